@@ -138,11 +138,6 @@ def test_every_table_is_used():
     assert names == set(TABLES)
 
 
-def test_an_unknown_table_is_refused_by_name():
-    with pytest.raises(ValueError, match="table 'sumary' is unknown; known: models, summary"):
-        updated("<!-- table: sumary -->\n<!-- /table -->\n")
-
-
 def test_a_stale_table_is_reported_and_not_changed(tmp_path, monkeypatch, capsys):
     page = tmp_path / "README.md"
     page.write_text("<!-- table: probe-seeds -->\nold\n<!-- /table -->\n")

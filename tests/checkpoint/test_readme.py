@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import vitspeech
-from vitspeech.checkpoint.readme import front_matter, readme, results
+from vitspeech.checkpoint.readme import front_matter, readme
 from vitspeech.commands import transcribe
 from vitspeech.commands.release import main
 from vitspeech.errors import InputError
@@ -42,30 +42,6 @@ def test_the_hub_reads_task_license_data_and_results(name, pipeline, dataset, me
     first = data.eval_results[0]
     assert {first.metric_type: first.metric_value} == metrics
     assert (first.task_type, first.dataset_type, first.dataset_split) == (pipeline, dataset, "test")
-
-
-@pytest.mark.parametrize(
-    "metrics, lines",
-    [
-        (
-            {"word_error_rate": 0.0449, "word_error_rate_mean": 0.048, "word_error_rate_sd": 0.0044}
-            | {"interval_95": [0.0324, 0.0588], "utterance_accuracy": 0.863}
-            | {"also": {"longer": {"word_error_rate": 0.0434, "interval_95": [0.029, 0.0611]}}},
-            [
-                "| word error rate | 4.49 % (mean 4.80 ± 0.44 %) | 3.24 – 5.88 % |",
-                "| whole utterances right | 86.30 % |  |",
-                "| word error rate on longer | 4.34 % | 2.90 – 6.11 % |",
-            ],
-        ),
-        (
-            {"test_accuracy": 0.9, "interval_95": [0.8, 0.95], "word_accuracy": 0.95, "word_interval_95": [0.9, 0.97]},
-            ["| accuracy | 90.00 % | 80.00 – 95.00 % |", "| accuracy over words alone | 95.00 % | 90.00 – 97.00 % |"],
-        ),
-    ],
-)
-def test_every_metric_has_its_own_mean_and_interval(metrics, lines):
-    table = results({"metrics": metrics, "split": "test"}).splitlines()[4:]
-    assert table[: len(lines) + 1] == [*lines, ""]
 
 
 def test_a_release_writes_a_readme_without_the_hub(finished_run, tmp_path, monkeypatch):

@@ -24,21 +24,6 @@ def test_export_writes_a_folder_and_prints_the_difference(finished_speech_run, t
     assert logits.shape == (1, len(metadata["labels"])) and valid == [0] and state.shape == zeros["state"].shape
 
 
-@pytest.mark.parametrize("arguments", [[], ["--attention", "--int8", "--data", "root"]])
-def test_options_are_passed_on(finished_run, tmp_path, monkeypatch, arguments):
-    calls = []
-
-    def stop(model, folder, **options):
-        calls.append(options)
-        raise SystemExit(0)
-
-    monkeypatch.setattr("vitspeech.export.folder.export", stop)
-    with pytest.raises(SystemExit):
-        main(["export", str(finished_run), str(tmp_path / "out"), *arguments])
-    expected = {name: f"--{name}" in arguments for name in ("offline", "stream", "attention", "int8")}
-    assert calls == [expected | {"data": "root" if "--data" in arguments else None}]
-
-
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [

@@ -114,15 +114,6 @@ def test_an_interrupted_table_is_resumed_and_ends_as_any_other(
     assert "nothing to resume" in one_line(command("predict", finished_run, thirty, "--out", table, "--resume"))
 
 
-def test_a_table_is_not_resumed_if_files_came_before(command, finished_run, thirty, interrupted, tmp_path):
-    interrupted(tmp_path / "out.csv")
-    os.link(thirty / "00.png", thirty / "00a.png")
-    message = one_line(command("predict", finished_run, thirty, "--out", tmp_path / "out.csv", "--resume"))
-    assert f"{thirty / '15.png'}: is no longer file 16 of those named" in message
-    (thirty / "00a.png").unlink()
-    assert command("predict", finished_run, thirty, "--out", tmp_path / "out.csv", "--resume").returncode == 3
-
-
 def test_a_killed_command_is_resumed(command, finished_run, thirty, tmp_path, monkeypatch):
     def slow(path, side):
         if next(calls) == 20:

@@ -15,12 +15,6 @@ def test_release_writes_a_model_that_loads(command, finished_run, tmp_path):
     assert not (tmp_path / "checkpoints/README.md").exists()
 
 
-def test_release_writes_the_table_when_asked(command, finished_run, tmp_path):
-    result = command("release", finished_run, tmp_path / "checkpoints/shapes", "--table")
-    assert result.stdout.splitlines()[-1] == f"{tmp_path / 'checkpoints/README.md'}: wrote the table of models"
-    assert "| `shapes` |" in (tmp_path / "checkpoints/README.md").read_text()
-
-
 def test_the_table_of_the_current_folder_is_beside_it(command, finished_run, tmp_path, monkeypatch):
     command("release", finished_run, tmp_path / "checkpoints/shapes")
     monkeypatch.chdir(tmp_path / "checkpoints/shapes")

@@ -72,6 +72,13 @@ def test_intervals_resample_the_speakers_of_words(data, monkeypatch):
     )
 
 
+@pytest.mark.parametrize(("heard", "expected"), [("go stop", [0.0, 0.7935]), ("go", [0.5, 0.5])])
+def test_a_single_utterance_without_errors_has_wilsons_interval(data, monkeypatch, heard, expected):
+    monkeypatch.setattr(recognition, "transcripts", lambda *_: [heard])
+    data.test_sets = lambda: {"one": SimpleNamespace(utterances=[SimpleNamespace(id="0", words=["go", "stop"])])}
+    assert evaluate(None, data, progress=False).metrics["interval_95"] == expected
+
+
 def test_each_test_set_names_its_manifest(report):
     for name, found in (("short", report.metrics), ("long", report.metrics["also"]["long"])):
         assert found["manifest_sha256"] == hashlib.sha256(f"this is {name}\n".encode()).hexdigest()
@@ -85,14 +92,10 @@ def test_characters_count_first_where_they_are_the_units(data, monkeypatch):
     assert report.headline == ("character_error_rate", pytest.approx(2 / (7 + 4 + 8)))
     assert report.metrics["word_error_rate"] == pytest.approx(2 / 6)
     assert report.metrics["also"]["long"]["character_error_rate"] == 0
-    assert found_interval(report.metrics) == (0, 0.25)  # all right; "left" alone, of which "t" is missing
+    assert report.metrics["character_interval_95"] == [0, 0.25]  # all right; "left" alone, of which "t" is missing
     counts = "0 substitutions, 1 deletions, 1 insertions in 19 characters"
     first = f"short: character_error_rate 0.1053 (0.0000 to 0.2500; {counts}), word_error_rate 0.3333 ("
     assert report.text.startswith(first)
-
-
-def found_interval(metrics):
-    return tuple(metrics["character_interval_95"])
 
 
 def test_the_list_of_errors_is_to_be_read(report, tmp_path):

@@ -4,9 +4,7 @@ import pytest
 
 import vitspeech
 from vitspeech.checkpoint.card_dataset import card_dataset
-from vitspeech.tasks import (
-    find_task,
-)
+from vitspeech.tasks import find_task
 
 
 @pytest.mark.parametrize(

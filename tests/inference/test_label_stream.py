@@ -7,7 +7,7 @@ from vitspeech.checkpoint.model import Model
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.inference.label_stream import LabelStream, words_of_frames
 from vitspeech.metrics.word_times import words_of
-from vitspeech.models import SpeechLabeler, SpeechRecognizer
+from vitspeech.models import SpeechLabeler
 
 LABELS = ["go", "stop"]
 
@@ -111,15 +111,3 @@ def test_a_network_without_the_times_of_its_frames_is_refused_by_name():
     released = Model(Mine(), LABELS, {"sample_rate_hz": 16_000}, {}, {}, task="vitspeech.Labeling")
     with pytest.raises(ValueError, match="Mine has no first_frame_ms and frame_ms"):
         words_of_frames(released, torch.zeros(3, 3))
-
-
-@pytest.mark.parametrize(
-    ("kind", "right", "message"),
-    [
-        (SpeechRecognizer, 1, "SpeechRecognizer does not label frames; use"),
-        (SpeechLabeler, None, "SpeechLabeler can't be streamed: its look-ahead is unlimited"),
-    ],
-)
-def test_other_models_are_refused(kind, right, message):
-    with pytest.raises(ValueError, match=message):
-        LabelStream(model(kind, right))

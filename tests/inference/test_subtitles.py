@@ -47,13 +47,6 @@ def test_another_program_reads_every_cue(form, tmp_path):
     assert " ".join(line for cue in cues for line in cue.lines) == " ".join(word.label for word in WORDS)
 
 
-def test_subrip_numbers_its_cues_and_has_commas():
-    words = [Segment("left", 0.5, 0.75), Segment("right", 3661.0, 3662.2345)]
-    assert to_subtitles(transcript(words), "srt") == (
-        "1\n00:00:00,500 --> 00:00:01,500\nleft\n\n2\n01:01:01,000 --> 01:01:02,234\nright\n"
-    )
-
-
 def test_webvtt_has_a_header_dots_and_escapes():
     words = [Segment("<i>", 0.5, 0.75), Segment("&", 0.8, 0.9), Segment("-->", 1.0, 2.0)]
     assert to_subtitles(transcript(words), "vtt") == (

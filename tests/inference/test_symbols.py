@@ -55,9 +55,3 @@ def test_outputs_are_those_of_greedy_search_whatever_the_other_sequences():
         units.append(unit)
     assert list(first.indices) == units and first.text == " ".join(map(str, units)) and units
     assert second.indices != first.indices
-
-
-def test_a_model_of_something_else_is_refused():
-    pictures = Model(torch.nn.Identity(), ["a"], {"image": 32}, {}, {})
-    with pytest.raises(vitspeech.InputError, match="Identity does not take symbols; use `vitspeech predict`"):
-        vitspeech.transcribe_symbols(pictures, ["1"])

@@ -13,7 +13,6 @@ from arguments import nested
 from torch import nn
 from torch.nn import functional as F
 
-import vitspeech
 from vitspeech.attention.positions import LearnedPositions
 from vitspeech.checkpoint.model import Model
 from vitspeech.decoding.search import Search
@@ -22,8 +21,7 @@ from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.inference.decode import transcribe_batch
 from vitspeech.inference.transcribe import transcribe
-from vitspeech.inference.transcript import is_transcribing
-from vitspeech.models import SpeechLabeler, SpeechRecognizer, SpeechTranscriber
+from vitspeech.models import SpeechRecognizer, SpeechTranscriber
 
 LABELS = ["go", "stop"]
 LAST = 2  # the class of the blank, and of the end
@@ -225,20 +223,6 @@ def test_units_that_ctc_cannot_align_have_no_times():
         assert (found.text, found.units) == ("go go", ())
 
 
-@pytest.mark.parametrize(
-    "numbers",
-    [
-        {"beam": 0},
-        {"length_penalty": 10.1},
-        {"ctc_weight": float("nan")},
-    ],
-)
-def test_search_parameters_out_of_range_are_named(numbers):
-    ((name, value),) = numbers.items()
-    with pytest.raises(ValueError, match=rf"^{name}={value} is not within \d \.\. \d+$"):
-        Search(**numbers)
-
-
 def model(network) -> Model:
     return Model(network, LABELS, {"sample_rate_hz": 16_000, "units": "words"}, {}, {})
 
@@ -264,19 +248,6 @@ def test_recordings_of_any_rate_are_transcribed_in_order(recordings, kind):
     alone = transcribe_batch(released.network, LABELS, mixed[None], torch.tensor([16_000]))[0]
     ((_, found),) = transcribe(released, [recordings / "a.wav"])
     assert found.text == alone.text and found.text
-
-
-def test_models_of_labels_are_refused_with_the_command_to_use(recordings, finished_speech_run):
-    labeler = build(SpeechLabeler)
-    assert is_transcribing(model(build())) and is_transcribing(model(build(SpeechTranscriber)))
-    assert not is_transcribing(model(labeler))
-    with pytest.raises(
-        ValueError,
-        match=r"use `vitspeech stream` \(vitspeech.LabelStream\)",
-    ):
-        next(transcribe(model(labeler), [recordings]))
-    with pytest.raises(ValueError, match="use `vitspeech predict`"):
-        next(transcribe(vitspeech.load(finished_speech_run), [recordings]))
 
 
 class OwnNetwork(nn.Module):

@@ -17,7 +17,7 @@ from vitspeech.decoding.language.kneser_ney import estimate
 from vitspeech.decoding.search import Search
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.inference.decode import transcribe_batch
-from vitspeech.models import SpeechClassifier, SpeechLabeler, SpeechRecognizer, SpeechTranscriber
+from vitspeech.models import SpeechRecognizer
 
 LABELS = ["go", "stop", "left", "up", "no"]
 LANGUAGE_MODEL = estimate([[0, 1, 2], [4, 3, 2, 0], [1, 1]], LABELS, 3)
@@ -202,12 +202,6 @@ def test_words_of_a_beam_are_yielded_once_and_equal_the_final_transcript(samples
     assert tuple(words) == full_transcript(released, waveform, search).units
 
 
-def test_a_language_model_of_other_units_is_refused_before_any_sound():
-    other = estimate([[0, 1]], ["go", "halt"], 2)
-    with pytest.raises(ValueError, match="the language model has the unit 'halt'; it is not among"):
-        vitspeech.TranscriptStream(model(), search=Search(language_model=other))
-
-
 UNITS = {"words": LABELS, "characters": [" ", "'", "a", "b", "c"], "pieces": ["▁", "▁ab", "c", "▁d", "e"]}
 
 
@@ -237,21 +231,3 @@ def test_a_stream_of_words_keeps_few_units(hear):
     for _ in getattr(stream, hear)(noise(90_000).split(900)):
         kept = max(kept, len(stream.search.best().units))
     assert kept < 10
-
-
-@pytest.mark.parametrize(
-    ("released", "reason"),
-    [
-        (lambda: model(right=None), "unlimited"),
-        (
-            lambda: model(SpeechTranscriber),
-            "SpeechTranscriber can't be streamed: its decoder needs the whole recording",
-        ),
-        (lambda: model(SpeechTranscriber, ctc=True), "for transcripts, spoken-words-ctc"),
-        (lambda: model(SpeechClassifier), "SpeechClassifier can't transcribe a stream"),
-        (lambda: model(SpeechLabeler), "SpeechLabeler can't transcribe a stream"),
-    ],
-)
-def test_models_that_cannot_be_streamed_are_refused_with_the_reason(released, reason):
-    with pytest.raises(ValueError, match=reason):
-        vitspeech.TranscriptStream(released())

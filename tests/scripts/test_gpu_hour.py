@@ -113,16 +113,6 @@ def test_configs_are_tried_in_one_process_and_errors_kept(tmp_path, monkeypatch)
     assert {arguments[0] for arguments in tried} == {"--config=a/b"}  # what ran is not tried again
 
 
-def test_an_overlay_is_tried_with_the_config_that_it_is_for(tmp_path, monkeypatch):
-    tried = []
-    monkeypatch.setattr(gpu_hour, "try_config", lambda arguments: tried.append(arguments[:3]) or "ok")
-    monkeypatch.setattr(gpu_hour, "shipped_configs", lambda: ["speech_commands/distilled"])
-    (tmp_path / "SpeechCommands").mkdir()
-    assert gpu_hour.try_configs(tmp_path / "out", tmp_path, print) == 0
-    names = ["speech_commands/truncated", "speech_commands/distilled", "trainer/smoke"]
-    assert tried == 2 * [[f"--config={name}" for name in names]]
-
-
 def test_a_config_is_tried_for_two_steps(tmp_path):
     arguments = ["--config=shapes/vit", "--config=trainer/smoke", "--trainer.callbacks=null", "--data.count=250"]
     assert gpu_hour.try_config([*arguments, f"--run={tmp_path / 'run'}"]).startswith("ok")

@@ -70,13 +70,7 @@ def find_class(class_path: str, trust: Sequence[str]) -> type:
 def build_network(config: dict[str, Any], weights: Mapping[str, Tensor], trust: Sequence[str]) -> nn.Module:
     """The network of a released model with its weights, in evaluation mode.
 
-    Args:
-        config: `network`, `labels` and `preprocessing`.
-        weights: By the names of the network's state dictionary.
-        trust: Modules of the user's own whose code may run.
-
-    Raises:
-        InputError: If it cannot be built, or the weights, the labels or the preprocessing do not fit it.
+    `config` has `network`, `labels` and `preprocessing`, all of which must fit the weights.
     """
     try:
         network = build(config["network"], trust)

@@ -183,11 +183,7 @@ PREPROCESSING = {"image": Images, "sample_rate_hz": Audio, "symbols": Symbols}  
 
 
 def check_card(card: Mapping[str, Any]) -> None:
-    """Check the entries of a card that are read anywhere.
-
-    Raises:
-        InputError: If one has the wrong type, or the card is of another format.
-    """
+    """Check the entries of a card that are read anywhere."""
     if card.get("format") != FORMAT:
         raise InputError(f"of format {shown(card.get('format'))}; this version of vitspeech reads format {FORMAT}")
     hints = get_type_hints(Card, include_extras=True)
@@ -196,11 +192,7 @@ def check_card(card: Mapping[str, Any]) -> None:
 
 
 def read_settings(values: Any) -> SpottingSettings:
-    """The settings of a keyword decoder in a card, as `dataclasses.asdict` writes them. Missing ones are defaults.
-
-    Raises:
-        InputError: If a name is unknown, or a number is out of its range.
-    """
+    """The settings of a keyword decoder in a card, as `dataclasses.asdict` writes them. Missing ones are defaults."""
     known = SpottingSettings.__dataclass_fields__
     if unknown := values.keys() - known:
         raise InputError(f"spotting: {shown(min(unknown, key=str))} is unknown; known: {', '.join(known)}")
@@ -234,11 +226,7 @@ def check_config(config: Mapping[str, Any]) -> None:
 
 
 def check_labels(labels: Any, name: str = "labels") -> None:
-    """Check that labels, or what the message names, are different texts of one line.
-
-    Raises:
-        InputError: If they are not.
-    """
+    """Check that labels, or what the message names, are different texts of one line."""
     if not isinstance(labels, list) or not labels:
         raise InputError(f"{name}={shown(labels)} is not a list of texts")
     for number, label in enumerate(labels):
@@ -250,10 +238,7 @@ def check_labels(labels: Any, name: str = "labels") -> None:
 def check_types(values: Mapping[str, Any], hints: Mapping[str, Any], where: str = "") -> None:
     """Check values that a file holds against annotated types.
 
-    Args:
-        values: The values by their names.
-        hints: The types, from `get_type_hints`.
-        where: What messages begin with.
+    The hints are those of `get_type_hints`; messages begin with `where`.
     """
     for name, value in values.items():
         if name not in hints:

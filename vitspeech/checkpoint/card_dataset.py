@@ -27,15 +27,8 @@ def card_dataset(model: Model, root: str | None, changes: Mapping[str, Any] | No
     A card names no folders, starts no download, and names manifests of the package, or files beside the model or in
     `root`.
 
-    Args:
-        model: From `load`.
-        root: The folder of the data set that the user names; `None` is the default of the data set's class.
-        changes: Arguments of the data set in place of the card's, such as another test set.
-
-    Raises:
-        InputError: If the card names no data set, or one that is not of vitspeech and not in a module that the model
-            was loaded with trust in; if an argument is not one that a card has; or if its labels are not the model's.
-        FileNotFoundError: If there is no such manifest.
+    `root` is the folder that the user names, or `None` for the default of the data set's class; `changes` are arguments
+    in place of the card's, such as another test set. Labels that are not the model's are refused.
     """
     if "data" not in model.card:
         raise InputError("the card names no data set")
@@ -77,14 +70,7 @@ def find_manifest(name: str, folders: Sequence[Path]) -> str:
 def build_data(description: dict[str, Any], kind: type, root: str | None, trust: Sequence[str] = ()) -> Any:
     """Build the data set, or the source of words of one, that a `class_path` and its `init_args` describe.
 
-    Args:
-        description: `class_path: vitspeech.NAME` or a class of a trusted module, and `init_args`.
-        kind: The class must be a subclass of it.
-        root: Folder of the files, or a pack of them; `None` is the class's default.
-        trust: Modules of the user's own whose code may run.
-
-    Raises:
-        InputError: If the class is not trusted or not of that kind, or needs a root and `root` is `None`.
+    The class must be a subclass of `kind`. `root` is a folder or a pack; `None` is the class's default.
     """
     class_path, arguments = description["class_path"], dict(description.get("init_args") or {})
     package, _, name = class_path.rpartition(".")

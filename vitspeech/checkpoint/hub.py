@@ -34,16 +34,10 @@ def fetch(name: str | Path) -> Path:
 
     Without a network, or with HF_HUB_OFFLINE=1, the commit that the revision was at the last download is used.
 
-    Args:
-        name: `hf-hub:user/name`, or with `@revision`: a branch, a tag or a commit; without one, `main`.
+    The name is `hf-hub:user/name`, or with `@revision`: a branch, a tag or a commit; without one, `main`.
 
     Returns:
         A folder with the model's files alone, all regular ones; other files of the repository are not downloaded.
-
-    Raises:
-        MissingExtraError: If the extra `hub` is not installed.
-        InputError: If there is no such repository or revision, it is no released model, or it can't be reached and was
-            not downloaded before.
     """
     hub = imported()
     match = NAME.fullmatch(str(name).removeprefix(PREFIX))
@@ -88,14 +82,7 @@ def push(folder: str | Path, repository: str, *, private: bool = False) -> str:
     The repository is created if there is none, and files that the model no longer has are deleted from it. Hidden files
     are not uploaded.
 
-    Args:
-        folder: The released model.
-        repository: `user/name` on the hub.
-        private: Whether a new repository is private; one that exists stays as it is.
-
-    Raises:
-        MissingExtraError: If the extra `hub` is not installed.
-        InputError: If the name is not of that form, there is no permission, or the hub can't be reached.
+    `private` is of a new repository; one that exists stays as it is.
     """
     check_push(repository)
     hub = imported()

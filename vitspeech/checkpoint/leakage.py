@@ -34,10 +34,8 @@ def split_checksums(names: Mapping[str, Sequence[str]]) -> dict[str, dict[str, A
 def add_training_items(names: Sequence[str], run: Path, root: Path | None = None) -> None:
     """Add training items to the list of a run, which may have been started with others before.
 
-    Args:
-        names: The names of the items; without any, or with more than `MOST_ITEMS`, no list is written.
-        run: Folder of the run.
-        root: The folder that the names are relative to; `None` if the items are not files.
+    Names are relative to `root`, which is `None` if the items are not files. Without names, or with more than
+    `MOST_ITEMS`, no list is written.
     """
     if len(names) <= MOST_ITEMS:
         add_lines({digest(name, root) for name in names}, run)
@@ -91,15 +89,8 @@ def check_test_items(
     compared by their names, if those of training were no files either. Warns if the names of the test set differ from
     the card's.
 
-    Args:
-        names: The names of the items of each split today; empty if the data set does not name its items.
-        card: The model's card.
-        folder: Folder of a run, its `model/`, or a released model.
-        root: The folder that the names are relative to; `None` if the items are not files.
-        same: Refuse a test set whose names differ from the card's, in place of the warning.
-
-    Raises:
-        InputError: If the model was trained on a test item, the list of its training items is broken, or `same`.
+    `folder` is that of a run, its `model/`, or a released model. `same` refuses a test set whose names differ, in place
+    of the warning.
     """
     test = names.get("test", ())
     trained = training_items(folder)

@@ -63,14 +63,8 @@ def with_precision_of(one: dict[str, Any], other: dict[str, Any]) -> dict[str, A
 def add_seeds(card: dict[str, Any], others: Sequence[tuple[str | Path, dict[str, Any]]], name: str | Path) -> None:
     """Add finished runs of the same recipe to a card: each result, and mean and standard deviation over all.
 
-    Args:
-        card: With the `recipe` and the `runs` that it has so far; changed in place.
-        others: Folder and card of each run.
-        name: The run or the model of the card, for messages.
-
-    Raises:
-        InputError: If the config of a run differs in more than `RUN_ONLY` and what `auto` precision chose, it started
-            or learned from other weights or was tested on other items, or the seeds are not all different.
+    The card, with its `recipe` and the `runs` so far, is changed in place. Runs that differ in more than `RUN_ONLY` and
+    what `auto` precision chose, or in their test items or the weights they learned from, are refused.
     """
     recipe, runs = card["recipe"], [{"precision": card["recipe"].get(PRECISION)} | run for run in card["runs"]]
     for run, other in others:

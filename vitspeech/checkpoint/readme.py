@@ -31,11 +31,7 @@ def write_readme(
 ) -> Path:
     """Write the README.md of a released model, and return it.
 
-    Args:
-        model: The model.
-        folder: Its folder.
-        license: SPDX name of the license of the weights, such as `apache-2.0`.
-        repository: `user/name` on the hub, for the line that loads it.
+    `license` is an SPDX name, such as `apache-2.0`; `repository` is `user/name`, for the line that loads the model.
     """
     file = Path(folder, README)
     if missing := [key for key in SHOWN if key not in model.card]:

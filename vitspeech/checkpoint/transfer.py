@@ -19,30 +19,20 @@ NAMED = 4  # tensors in one line of the report
 class Transfer:
     """The weights that a network takes from a released model, and the names of tensors that it takes or not.
 
-    Args:
-        source: The folder of the model.
-        sha256: Of its weights.
-        weights: By their names in the network; those with a row for each label have the source's rows where both have
-            the label, and the network's own rows elsewhere.
-        taken: Tensors that are taken as a whole.
-        labels: Labels whose rows are taken.
-        new_labels: Labels whose rows are new.
-        missing: Tensors that the source does not have.
-        other_shapes: Tensors of another shape there, with both shapes, or of other labels.
-        unused: Tensors that only the source has.
-        numbers: How many numbers are taken, and how many the network has.
+    `weights` are by their names in the network; those with a row for each label have the source's rows where both have
+    the label, and the network's own rows elsewhere.
     """
 
-    source: str
-    sha256: str
+    source: str  # the folder of the model
+    sha256: str  # of its weights
     weights: dict[str, Tensor]
-    taken: list[str] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)
-    new_labels: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-    other_shapes: list[str] = field(default_factory=list)
-    unused: list[str] = field(default_factory=list)
-    numbers: tuple[int, int] = (0, 0)
+    taken: list[str] = field(default_factory=list)  # tensors that are taken as a whole
+    labels: list[str] = field(default_factory=list)  # whose rows are taken
+    new_labels: list[str] = field(default_factory=list)  # whose rows are new
+    missing: list[str] = field(default_factory=list)  # tensors that the source does not have
+    other_shapes: list[str] = field(default_factory=list)  # tensors of another shape there, or of other labels
+    unused: list[str] = field(default_factory=list)  # tensors that only the source has
+    numbers: tuple[int, int] = (0, 0)  # that are taken, and that the network has
 
     def record(self) -> dict[str, Any]:
         """Everything but the weights, for JSON."""
@@ -73,15 +63,8 @@ def transfer(model: Model, network: nn.Module, labels: Sequence[str], preprocess
     std of the front end are taken, too, since the other weights fit no others. Between an encoder-decoder and another
     network the head over the encoder's tokens is taken, not that of the decoder.
 
-    Args:
-        model: The released model.
-        network: The network to be trained, which stays as it is.
-        labels: Its labels.
-        preprocessing: That of its data, see `Model`.
-
-    Raises:
-        InputError: If the two share no weights, or have different front ends: another sample rate, other symbols or
-            other mel bins.
+    `labels` and `preprocessing` are those of the network's data; the network stays as it is. A model without shared
+    weights, or with another front end, is refused.
     """
     check_front_end(model, network, preprocessing)
     found = Transfer(str(model.folder), model.card["sha256"], {})

@@ -74,10 +74,7 @@ def write_breakdowns(test_sets: Sequence[Transcribed], folder: Path, *, main: st
     utterances, those of a bin speakers if it has several; they are empty where there is only one utterance.
     `speakers.csv` is left out if no speakers are known.
 
-    Args:
-        test_sets: At least one.
-        folder: The folder to write into.
-        main: The rate by which the figure sorts speakers: `words` or `characters`.
+    The figure sorts speakers by the `main` rate: `words` or `characters`.
     """
     speaker_rows, length_rows, drawn = [], [], []
     for one in test_sets:

@@ -29,11 +29,7 @@ def write_confusion(counts: Tensor, labels: Sequence[str], folder: Path, items: 
     A class without items has no accuracy. `most_confused_with` is the class that its items are most often taken for,
     and `confused` the number of these items.
 
-    Args:
-        counts: Number of items by true label (rows) and predicted label (columns).
-        labels: Names of the classes.
-        folder: The folder to write into.
-        items: What was counted, for the title of the figure.
+    Counts are by true label (rows) and predicted label (columns); `items` says what was counted, for the title.
     """
     worst = {row: (labels[column], count) for row, column, count in reversed(most_confused(counts))}
     totals, correct, predicted = (side.tolist() for side in (counts.sum(1), counts.diag(), counts.sum(0)))
@@ -48,11 +44,8 @@ def write_confusion(counts: Tensor, labels: Sequence[str], folder: Path, items: 
 def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = True) -> Report:
     """Accuracy on the test set, and a figure of the confusion matrix.
 
-    Args:
-        network: In evaluation mode, on the device to use.
-        data: A data module with `labels`, `items`, `test_dataloader` and `normalize`. If its test set has `speakers`,
-            intervals resample them; the accuracy of its `parts` is reported besides (see `TensorItems`).
-        progress: Show a progress bar.
+    If the test set has `speakers`, intervals resample them; the accuracy of its `parts` is reported besides (see
+    `TensorItems`).
     """
     loader = data.test_dataloader()
     labels, predictions, probabilities = answers(network, data, loader, progress=progress)

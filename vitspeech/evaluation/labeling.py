@@ -27,12 +27,7 @@ COLUMNS = {"index": "d", "id": "", "reference": "", "hypothesis": "", "frames": 
 def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = True) -> Report:
     """Frame accuracy, and the F1 score of words whose start and end are both within 50 ms of the true ones.
 
-    The words are those that `LabelStream` returns.
-
-    Args:
-        network: `SpeechLabeler`; in evaluation mode, on the device to use.
-        data: `WordSequences` with words as units. If its test set has `speakers`, the interval resamples them.
-        progress: Show a progress bar.
+    The words are those that `LabelStream` returns. If the test set has `speakers`, the intervals resample them.
     """
     device, rate_hz = next(network.parameters()).device, data.preprocessing["sample_rate_hz"]
     none, times = len(data.labels), dict(zip(("first_s", "frame_s"), frame_times(network), strict=True))
@@ -133,12 +128,8 @@ def metrics(
     Intervals resample speakers with all frames of their words, or utterances if the speakers are unknown or there is
     only one, since neighboring frames are not independent.
 
-    Args:
-        counts: Confusion matrix of the frames.
-        word_counts: `count_by_word` of each utterance.
-        speakers: For each utterance the speaker of each word; `None` if unknown.
-        words: Scores of the words, from `word_f1`.
-        data: Has the test set.
+    `counts` is the confusion matrix of the frames, `word_counts` has `count_by_word` of each utterance, `speakers` the
+    speaker of each of its words, and `words` the scores of `word_f1`.
     """
     names = None if speakers is None else {speaker for row in speakers for speaker in row}
     # An utterance without words has no speaker, and is a group of its own.

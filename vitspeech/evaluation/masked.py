@@ -22,10 +22,7 @@ FIGURE = "masked_speech.png"
 def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = True) -> Report:
     """Accuracy of the codes of masked tokens, and the cross-entropy beside that of predicting the share of each code.
 
-    Args:
-        network: `MaskedSpeechModel`; in evaluation mode, on the device to use.
-        data: Utterances or clips. If its test set has `speakers`, the interval resamples them.
-        progress: Show a progress bar.
+    If the test set has `speakers`, the interval resamples them.
     """
     device = next(network.parameters()).device
 

@@ -19,6 +19,7 @@ from vitspeech.evaluation.report import ItemTable, Report, per_item
 from vitspeech.evaluation.speakers import describe_resampled, resampled
 from vitspeech.files import sha256, write_text
 from vitspeech.inference.decode import transcribe_batch, with_default_beam
+from vitspeech.metrics.intervals import wilson_interval
 from vitspeech.metrics.word_errors import confused_characters, confusions, group_score, worst
 
 COLUMNS = {"test_set": "", "id": "", "reference": "", "hypothesis": "", "errors": "d"}
@@ -32,12 +33,6 @@ def evaluate(
 
     If units are characters or pieces, the character error rate comes first; if they are words, the word error rate.
     Symbols are evaluated by `vitspeech.evaluation.sequences`.
-
-    Args:
-        network: Outputs transcripts; in evaluation mode, on the device to use.
-        data: `WordSequences`, `TranscribedAudio`, or other `UtteranceData`.
-        search: How transcripts are decoded; `None` is `Search()`.
-        progress: Show a progress bar.
     """
     if getattr(data, "items", None) == "sequences":
         return sequences.evaluate(network, data, search=search, progress=progress)
@@ -113,7 +108,7 @@ def metrics(one: Transcribed, *, characters: bool) -> dict[str, Any]:
     for name, prefix, unit, counts, interval in reversed(parts) if characters else parts:
         values |= {
             name: counts.rate,
-            f"{prefix}interval_95": [round(bound, 4) for bound in interval or (counts.rate, counts.rate)],
+            f"{prefix}interval_95": [round(bound, 4) for bound in interval or of_one_utterance(counts.rate)],
             f"{prefix}substitutions": counts.substitutions,
             f"{prefix}deletions": counts.deletions,
             f"{prefix}insertions": counts.insertions,
@@ -127,6 +122,11 @@ def metrics(one: Transcribed, *, characters: bool) -> dict[str, Any]:
         "utterances": len(right),
         **resampled("utterances", speakers),
     }
+
+
+def of_one_utterance(rate: float) -> tuple[float, float]:
+    """The interval of a test set that cannot be resampled: Wilson's of one trial if it has no errors, else no width."""
+    return (rate, rate) if rate else wilson_interval(0.0, 1)
 
 
 def describe(values: dict[str, Any]) -> str:

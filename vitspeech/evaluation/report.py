@@ -49,10 +49,8 @@ Entry = TypeVar("Entry")
 def per_item(loader: Iterable[Any], compute: Callable[[Any], Sequence[Entry]], *, progress: bool = True) -> list[Entry]:
     """Compute one entry for each item, in the order of the items; every process gets all of them.
 
-    Args:
-        loader: Batches in which each process of a distributed run has its items, as `Batches` divides them.
-        compute: The entries of the items of a batch.
-        progress: Show a progress bar, in the first process.
+    Each process of a distributed run reads its own items, as `Batches` divides them, and shows no progress bar but the
+    first.
     """
     rank, ranks = process()
     bar = tqdm(loader, desc="test", disable=not progress or rank > 0, leave=False)

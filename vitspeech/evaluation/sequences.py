@@ -33,11 +33,7 @@ def evaluate(
 ) -> Report:
     """Sequence accuracy and symbol error rate on every test set. The metrics of the first set are the main ones.
 
-    Args:
-        network: `Seq2Seq`, or a network with its interface; in evaluation mode, on the device to use.
-        data: `SymbolTasks`.
-        search: How outputs are decoded; `None` is greedy search.
-        progress: Show a progress bar.
+    `search` says how outputs are decoded; `None` is greedy search.
     """
     search = search or GREEDY
     results, texts, listings, rows, items = {}, [], [], [], []
@@ -48,7 +44,8 @@ def evaluate(
         texts.append(f"{name}: {describe(results[name])}")
         listings += [texts[-1], "", *listing(data, sequences, outputs), ""]
         rows += by_length(name, sequences.inputs, aligned)
-        items += item_rows(data, name, sequences, outputs, aligned)
+        texts_and_errors = zip(to_texts(data, sequences, outputs), aligned, strict=True)
+        items += [(name, index, *text, one.errors) for index, (text, one) in enumerate(texts_and_errors)]
         if name == next(iter(results)):
             drawn = longest(sequences.inputs, outputs)
 
@@ -114,16 +111,6 @@ def by_length(name: str, inputs: Sequence[Units], aligned: Sequence[Alignment]) 
         numbers = (values["sequence_accuracy"], *values["interval_95"], values["symbol_error_rate"])
         rows.append((name, length, values["sequences"], *(f"{number:.4f}" for number in numbers)))
     return rows
-
-
-def item_rows(
-    data: LightningDataModule, name: str, sequences: Dataset, outputs: Sequence[Units], aligned: Sequence[Alignment]
-) -> list[tuple]:
-    """One row of `ITEM_COLUMNS` for each sequence of a test set, with symbols in place of their indices."""
-    return [
-        (name, index, *text, alignment.errors)
-        for index, (text, alignment) in enumerate(zip(to_texts(data, sequences, outputs), aligned, strict=True))
-    ]
 
 
 def to_texts(data: LightningDataModule, sequences: Dataset, outputs: Sequence[Units]) -> Iterator[tuple[str, str, str]]:

@@ -14,11 +14,7 @@ from vitspeech.metrics.word_errors import RESAMPLES
 
 
 def known_speakers(loader: DataLoader, count: int) -> Sequence | None:
-    """The `speakers` of the data set that a loader reads, one entry per item; `None` if they are unknown.
-
-    Raises:
-        ValueError: If their number is not `count`.
-    """
+    """The `speakers` of the data set that a loader reads, one entry per item; `None` if they are unknown."""
     speakers = getattr(getattr(loader, "dataset", None), "speakers", None)
     if speakers is not None and len(speakers) != count:
         raise ValueError(f"the test set has {len(speakers)} speakers for {count} items; give one entry per item")
@@ -32,10 +28,7 @@ def accuracy_interval(correct: Tensor, totals: Tensor, groups: Sequence[Hashable
     is Wilson's over single trials. If all trials are right or all are wrong, resamples do not differ; then it is
     Wilson's with one trial per group.
 
-    Args:
-        correct: Number of right trials of each item, for example of right frames of a word.
-        totals: Number of trials of each item.
-        groups: The group of each item.
+    `correct` and `totals` are numbers of trials, for example the right frames and all frames of a word.
 
     Shape:
         (N,), (N,) -> low, high
@@ -55,9 +48,7 @@ def accuracy_interval(correct: Tensor, totals: Tensor, groups: Sequence[Hashable
 def resampled(items: str, speakers: int | None) -> dict[str, Any]:
     """What a card says about its intervals: whether they are over speakers or over items, and how many speakers.
 
-    Args:
-        items: What the items are called: `clips`, `images` or `utterances`.
-        speakers: Number of speakers; `None` if they are unknown. With one speaker the interval is over items.
+    `items` are `clips`, `images` or `utterances`. With one speaker the interval is over items.
     """
     count = {} if speakers is None else {"speakers": speakers}
     return {"interval_over": "speakers" if (speakers or 0) > 1 else items} | count

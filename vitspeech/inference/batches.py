@@ -27,15 +27,10 @@ BATCHES_AHEAD = 2  # that are read, or waiting to be read, while the network run
 
 @dataclass(frozen=True)
 class Position:
-    """Where a run over files stopped.
+    """Where a run over files stopped."""
 
-    Args:
-        count: Files that are done; a multiple of the batch, so that later batches are those of an uninterrupted run.
-        last: The last one of them.
-    """
-
-    count: int
-    last: str
+    count: int  # files that are done; a multiple of the batch, so that later batches are those of an uninterrupted run
+    last: str  # the last one of them
 
 
 def run_in_batches(
@@ -135,14 +130,8 @@ def open_results(
 ) -> GrowingTable:
     """The table of a command's results, which is resumed only with the same model, paths, batch and settings.
 
-    Args:
-        path: The table, CSV or Parquet.
-        columns: The names and formats of its columns.
-        model: From `vitspeech.load`; known by the checksums on its card.
-        paths: The files and folders that the user named.
-        batch: Files per forward pass.
-        resume: Go on with the table of an interrupted command.
-        **settings: The command's name, the device, and what else changes the rows.
+    The settings are the command's name, the device, and what else changes the rows. A model is known by the checksums
+    on its card.
     """
     named = hashlib.sha256("\0".join(paths).encode(errors="surrogateescape")).hexdigest()
     sums = {"weights": model.card["sha256"], "model_config": model.card["config_sha256"], "paths": named}

@@ -99,14 +99,7 @@ def with_default_beam(search: Search | None, network: nn.Module, labels: Sequenc
 def check_search(model: Model, search: Search | None, given: Collection[str] = ()) -> None:
     """Refuse a search that does not fit a model, before recordings are read.
 
-    Args:
-        model: The model.
-        search: The search.
-        given: Names of the parameters of the search that a user has set.
-
-    Raises:
-        InputError: If the units of the language model are not those of the model, or the model has no CTC, or nothing
-            but CTC and a parameter of encoder-decoders is given.
+    `given` are the names of the parameters of the search that a user has set.
     """
     name = type(model.network).__name__
     if (unused := sorted({"ctc_weight", "length_penalty"} & {*given})) and not is_autoregressive(model.network):

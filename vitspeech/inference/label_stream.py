@@ -49,11 +49,7 @@ def timed_words(network: nn.Module, logits: Tensor) -> list[TimedWord]:
 
 
 def frame_times(network: nn.Module) -> tuple[float, float]:
-    """Start of the first labeled frame and length of a frame, in seconds.
-
-    Raises:
-        InputError: If a network of the user's own does not state them.
-    """
+    """Start of the first labeled frame and length of a frame, in seconds."""
     if not hasattr(network, "first_frame_ms") or not hasattr(network, "frame_ms"):
         name = type(network).__name__
         raise InputError(f"{name} has no first_frame_ms and frame_ms, from which the times of frames follow")

@@ -130,9 +130,6 @@ def to_samples(samples: Tensor | numpy.ndarray) -> Tensor:
 
     Arrays may be read-only, strided and of either byte order; they are copied only if PyTorch can't share their memory.
     Floats up to ±16 are accepted, since resampling and lossy codecs overshoot.
-
-    Raises:
-        InputError: If the samples are neither int16 nor floats, not one-dimensional, not finite or beyond ±16.
     """
     if not isinstance(samples, Tensor):
         array = numpy.asarray(samples)

@@ -27,11 +27,7 @@ class Cue:
 
 
 def to_subtitles(transcript: Transcript, form: str) -> str:
-    """The content of a subtitle file.
-
-    Args:
-        transcript: A transcript with times.
-        form: `srt` or `vtt`.
+    """The content of a subtitle file, in the form `srt` or `vtt`.
 
     Raises:
         InputError: If the times of the words are unknown.

@@ -48,9 +48,7 @@ def is_autoregressive(network: nn.Module) -> bool:
 def wrong_model(model: Model, reason: str) -> InputError:
     """The error for a model of another kind, which says what takes it.
 
-    Args:
-        model: The model.
-        reason: What it does not do, such as "does not label frames".
+    The reason says what it does not do, such as "does not label frames".
     """
     name = type(model.network).__name__
     if isinstance(model.network, MaskedSpeechModel):

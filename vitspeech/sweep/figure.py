@@ -30,12 +30,6 @@ def draw(rows: Sequence[Row], summaries: Sequence[Summary], varied: Varied, path
 
     If all variants vary one numeric key, it is the horizontal axis, with a line for each config. Otherwise each variant
     has a line of its own.
-
-    Args:
-        rows: The runs.
-        summaries: The variants, from the same runs.
-        varied: The varied values of each variant.
-        path: The PNG file.
     """
     metric = main_metric(rows)
     shown = [summary for summary in summaries if metric in summary.scores]
@@ -128,12 +122,9 @@ def draw_values(rows: Sequence[Row], metric: str, key: str, places: Mapping[str,
 def draw_curves(axes: Axes, curves: Mapping[str, Sequence[Curve]], *, by_part: bool = False) -> None:
     """Draw the mean of the curves of each variant, and those of its seeds if there are several.
 
-    Args:
-        axes: Where they are drawn, with a legend.
-        curves: The seeds of each variant.
-        by_part: Whether curves are averaged at the same part of their length, such as of the training, since seeds take
-            different times for the same epochs; they are thin lines then. Otherwise they are open marks, and
-            mean and standard deviation are those at each horizontal value.
+    With `by_part`, curves are averaged at the same part of their length, such as of the training, since seeds take
+    different times for the same epochs; they are thin lines then. Otherwise they are open marks, and mean and standard
+    deviation are those at each horizontal value.
     """
     for (name, seeds), style in zip(curves.items(), series_styles(len(curves)), strict=True):
         lines = {"linestyle": style.dashes, "linewidth": 0.8, "alpha": 0.4}
@@ -168,10 +159,6 @@ def draw_progress(rows: Sequence[Row], path: Path) -> bool:
 
     The error is the error rate, or 100 % minus the accuracy. Its axis is logarithmic, since good variants differ in
     tenths of a percent, and linear if some error is 0. The epochs of a run count as equally long.
-
-    Args:
-        rows: The runs of the sweep.
-        path: The PNG file.
     """
     curves, metrics = defaultdict(list), set()
     for row in rows:
@@ -203,11 +190,6 @@ def draw_lengths(folder: Path, rows: Sequence[Row], path: Path) -> bool:
     """Draw the sequence accuracy of each variant by length, if they are of sequence tasks; say whether.
 
     The dotted line is at the longest length of training.
-
-    Args:
-        folder: The folder of the sweep.
-        rows: Its runs.
-        path: The PNG file.
     """
     curves, trained = defaultdict(list), 0
     for row in rows:

@@ -27,17 +27,11 @@ LONGEST_NAME = 80  # characters of a config's name or a value in the name of a f
 
 @dataclass(frozen=True)
 class Variant:
-    """One config with one combination of varied values.
+    """One config with one combination of varied values."""
 
-    Args:
-        name: Name of its folder: `full`, or `full,left=16` with a varied value.
-        config: The config, as the command line names it.
-        varied: The varied keys with their values, as text.
-    """
-
-    name: str
-    config: str
-    varied: Mapping[str, str] = field(default_factory=dict)
+    name: str  # of its folder: `full`, or `full,left=16` with a varied value
+    config: str  # as the command line names it
+    varied: Mapping[str, str] = field(default_factory=dict)  # keys and values, as text
 
 
 @dataclass(frozen=True)
@@ -54,21 +48,13 @@ class Run:
 
 @dataclass(frozen=True)
 class Plan:
-    """Every variant with every seed.
-
-    Args:
-        folder: The folder of the sweep.
-        variants: In the order of the table; the others are compared with the first.
-        seeds: All different.
-        overrides: Options of `vitspeech train` for every run, as `--KEY=VALUE`.
-        trust: Modules of the user's own.
-    """
+    """Every variant with every seed."""
 
     folder: Path
-    variants: tuple[Variant, ...]
-    seeds: tuple[int, ...]
-    overrides: tuple[str, ...] = ()
-    trust: tuple[str, ...] = ()
+    variants: tuple[Variant, ...]  # in the order of the table; the others are compared with the first
+    seeds: tuple[int, ...]  # all different
+    overrides: tuple[str, ...] = ()  # options of `vitspeech train` for every run, as `--KEY=VALUE`
+    trust: tuple[str, ...] = ()  # modules of the user's own
 
     @property
     def runs(self) -> list[Run]:
@@ -95,20 +81,7 @@ def make_plan(
     overrides: Sequence[str] = (),
     trust: Sequence[str] = (),
 ) -> Plan:
-    """Plan every config with every combination of varied values and every seed.
-
-    Args:
-        configs: Files, or names of shipped configs.
-        seeds: All different.
-        folder: The folder of the sweep.
-        variations: Keys of the config with their values, see `parse_variation`.
-        overrides: Options of `vitspeech train` for every run, as `--KEY=VALUE`.
-        trust: Modules of the user's own.
-
-    Raises:
-        FileNotFoundError: If a config does not exist.
-        InputError: If a config, a seed or a varied key is there twice, or two variants have the same folder.
-    """
+    """Plan every config with every combination of varied values and every seed."""
     if len(set(seeds)) < len(seeds):
         raise InputError(f"--seeds {' '.join(map(str, seeds))}: name different seeds")
     for seed in seeds:
@@ -133,9 +106,6 @@ def check_plan(plan: Plan) -> None:
     """Build every variant, and compare every run that exists with what the sweep would train.
 
     Runs that `vitspeech train` was started for by hand are part of the sweep if their configs are the same.
-
-    Raises:
-        InputError: If a variant cannot be parsed or built, or a folder holds a run of another config or seed.
     """
     configs: dict[str, dict[str, Any]] = {}
     for run in plan.runs:
@@ -156,9 +126,7 @@ def resolve(options: list[str], name: str) -> dict[str, Any]:
 
     The precision `auto` is not replaced, because a run on other hardware may have another one.
 
-    Args:
-        options: The command line.
-        name: What it is called in messages.
+    Messages call the command line `name`.
     """
     printed = io.StringIO()
     try:

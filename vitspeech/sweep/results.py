@@ -27,27 +27,18 @@ SCORES = re.compile(r"(^|_)(accuracy|error_rate)$")
 class Result:
     """What the card and the `metrics.csv` of a finished run say.
 
-    Args:
-        metrics: Every number of its test metrics, in the card's order; an interval is two of them. Then its validation
-            metric after the last epoch.
-        main: The name of the main metric.
-        parameters: Number of parameters.
-        minutes: Of training.
-        commit: The sources that it was trained with.
-        hardware: The devices that it was trained on.
-        precision: The trainer's, such as `32-true`; empty in cards of earlier versions.
-        test_sum: The checksum of the names of the test items; empty if the card has none.
-        progress: The validation metric after each epoch, counted from 1, under its name; empty without one.
+    `metrics` has every number of the test metrics, in the card's order, where an interval is two of them; then the
+    validation metric after the last epoch. `progress` has that metric after each epoch, counted from 1, under its name.
     """
 
     metrics: dict[str, float]
-    main: str
+    main: str  # name of the main metric
     parameters: int
-    minutes: float
+    minutes: float  # of training
     commit: str = ""
     hardware: str = ""
-    precision: str = ""
-    test_sum: str = ""
+    precision: str = ""  # the trainer's, such as `32-true`
+    test_sum: str = ""  # checksum of the names of the test items
     progress: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
 
 
@@ -132,9 +123,7 @@ def score_text(result: Result) -> str:
 def read_rows(folder: Path, planned: Mapping[str, Collection[int]]) -> list[Row]:
     """Every run in the folder of a sweep, and those that are planned, by variant and seed.
 
-    Args:
-        folder: The folder of the sweep.
-        planned: The seeds of each planned variant; other variants follow in alphabetical order.
+    `planned` has the seeds of each planned variant; other variants follow in alphabetical order.
     """
     found: dict[str, set[int]] = {name: {*seeds} for name, seeds in planned.items()}
     for path in sorted(folder.glob("*/seed-*")):
@@ -168,38 +157,23 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Difference:
-    """The mean difference of a variant's main metric to the first variant's, paired by seed.
+    """The mean difference of a variant's main metric to the first variant's, paired by seed."""
 
-    Args:
-        mean: The mean over the seeds that both have.
-        interval_95: Student's t; `None` with one seed.
-        n: The number of these seeds.
-    """
-
-    mean: float
-    interval_95: tuple[float, float] | None
-    n: int
+    mean: float  # over the seeds that both have
+    interval_95: tuple[float, float] | None  # Student's t; `None` with one seed
+    n: int  # number of these seeds
 
 
 @dataclass(frozen=True)
 class Summary:
-    """One variant over its finished runs.
-
-    Args:
-        variant: Its name.
-        seeds: Those of the finished runs.
-        scores: Mean and sample standard deviation (`None` with one seed) of each metric of the table.
-        parameters: Number of parameters.
-        minutes: Mean minutes of training.
-        difference: To the first variant; `None` for itself, or without a common seed.
-    """
+    """One variant over its finished runs."""
 
     variant: str
     seeds: list[int]
-    scores: dict[str, tuple[float, float | None]]
+    scores: dict[str, tuple[float, float | None]]  # mean and sample standard deviation (`None` with one seed)
     parameters: int
-    minutes: float
-    difference: Difference | None
+    minutes: float  # mean, of training
+    difference: Difference | None  # to the first variant; `None` for itself, or without a common seed
 
 
 def main_metric(rows: Sequence[Row]) -> str:

@@ -40,13 +40,8 @@ class Failure:
 def sweep(plan: Plan, note: Callable[[str], None], *, train: Train | None = None) -> list[Failure]:
     """Check a sweep, train its runs, and write its table after each of them.
 
-    Args:
-        plan: The sweep.
-        note: Called with lines of text on the progress, and with the table.
-        train: Trains one run, see `train_all`.
-
-    Returns:
-        The runs that failed.
+    `note` is called with lines of text on the progress, and with the table; `train` trains one run, see `train_all`.
+    Returns the runs that failed.
     """
     check_plan(plan)
     plan.folder.mkdir(parents=True, exist_ok=True)
@@ -87,15 +82,9 @@ def train_all(
 ) -> list[Failure]:
     """Train every run that is not finished, and go on when one fails.
 
-    Args:
-        plan: The sweep, which `check_plan` accepted.
-        note: Called with lines of text on the progress.
-        train: Trains one run with a command line of `vitspeech train`, with its output in a file, and returns why it
-            failed, or `None`; by default in a process of its own.
-        after_run: Called after each run that was trained.
-
-    Returns:
-        The runs that failed.
+    `train` trains one run with a command line of `vitspeech train`, with its output in a file, and returns why it
+    failed, or `None`; by default in a process of its own. `after_run` is called after each. Returns the runs that
+    failed.
     """
     train = train or train_in_process
     runs, failures, started = plan.runs, [], time.monotonic()
@@ -165,12 +154,7 @@ def train_in_process(arguments: Sequence[str], log: Path) -> str | None:
 
     If this process is interrupted, the run is ended as by SIGTERM and can be resumed.
 
-    Args:
-        arguments: The command line of `vitspeech train`.
-        log: The file; that of a resumed run is continued.
-
-    Returns:
-        Why it failed, or `None`.
+    The file of a resumed run is continued. Returns why it failed, or `None`.
     """
     last: deque[str] = deque(maxlen=5)
     with (

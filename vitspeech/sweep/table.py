@@ -36,12 +36,8 @@ def tabulate(folder: str | Path, plan: Plan | None = None) -> list[str]:
 
     Sequence tasks also have a lengths.png, see `draw_lengths`.
 
-    Args:
-        folder: The folder of a sweep; runs that were started by hand as `FOLDER/VARIANT/seed-N` count.
-        plan: The sweep. Without it, `sweep.json` says which configs and values its variants have.
-
-    Returns:
-        The lines of the table.
+    Runs that were started by hand as `FOLDER/VARIANT/seed-N` count. Without a plan, `sweep.json` says which configs and
+    values the variants have. Returns the lines of the table.
     """
     folder = Path(folder)
     record = merged(read_record(folder), plan)

@@ -46,6 +46,8 @@ def list_speech(root: str | Path) -> list[Speech]:
     2015): a line has the recording's name without its ending, and the words.
     """
     root = Path(root)
+    if root.is_file():
+        raise FileNotFoundError(f"{root}: no such folder of speech")
     files = list(walk_audio([root]))
     words = {}
     for folder in {file.parent for file in files}:
