@@ -90,11 +90,8 @@ def test_null_on_the_command_line_reaches_nested_classes():
     ("arguments", "key", "size"),
     [
         (["--config=shapes/vit"], "classes", 10),
-        (["--config=speech_commands/full"], "classes", 14),
         (["--config=speech_commands/full", "--data.words=[go, stop]", "--data.silence=0"], "classes", 3),
         (["--config=word_sequences/ctc"], "units", 12),
-        (["--config=word_sequences/labeling"], "classes", 13),
-        (["--config=symbols/add", "--data.symbols=7"], "units", 7),
         (["--config=symbols/add", "--data.symbols=7"], "symbols", 8),
         (["--config=shapes/vit", "--model.network.classes=0"], "classes", 10),
         (["--config=shapes/vit", "--model.network.classes=7"], "classes", 7),

@@ -1,12 +1,9 @@
 """The scripts of docs/results that count errors: what they print, on tables and clips made by hand."""
 
-import itertools
 import runpy
 from pathlib import Path
-from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
-import numpy
 import pytest
 import torch
 from tiny import ROOT
@@ -16,8 +13,7 @@ import vitspeech
 from vitspeech.data.audio.reading import read_clip
 from vitspeech.data.clips.speech_commands import FOLDER, URL
 from vitspeech.data.utterances.manifest import read_manifest
-from vitspeech.data.utterances.word_clips import WordClip, WordSource
-from vitspeech.data.utterances.word_sequences import UtteranceSampler, manifest_file
+from vitspeech.data.utterances.word_sequences import manifest_file
 
 soundfile = pytest.importorskip("soundfile")
 CLIPS = ["down/one_nohash_0.wav", "down/one_nohash_1.wav", "go/two_nohash_0.wav", "go/three_nohash_0.wav"]
@@ -77,20 +73,6 @@ def test_errors_are_counted_by_clip_and_by_what_classifiers_hear_in_the_clips(tm
     ]
 
 
-class TwoWords(WordSource):
-    """Two words, four clips of each by each of three speakers, and a recording of noise; nothing is heard in them."""
-
-    words = ("down", "go")
-
-    def word_clips(self, split):
-        said = itertools.product(self.words, "abc", range(4))
-        silence = numpy.zeros(16_000, numpy.int16)
-        return [WordClip(f"{word}/{name}{n}", word, name, silence, 4000, 9000 + n) for word, name, n in said]
-
-    def backgrounds(self, split):
-        return {name: torch.ones(16_000, dtype=torch.int16) for name in ("hiss", "hum")}
-
-
 @pytest.mark.parametrize("name", ["spoken-words-attention", "spoken-words-ctc", "spoken-words-labels"])
 def test_every_kind_of_model_finds_the_words_of_integers_and_floats(name):
     words = runpy.run_path(str(ROOT / "docs/results/word_streams.py"))["listener"](
@@ -99,27 +81,3 @@ def test_every_kind_of_model_finds_the_words_of_integers_and_floats(name):
     samples = read_clip(ROOT / "vitspeech/samples/left-right-go.wav", 16_000)
     assert samples.dtype == torch.int16
     assert words(samples) == words(samples / 32768) == ["left", "right", "go"]
-
-
-def test_pairs_are_right_if_exactly_their_words_are_found_and_words_in_noise_are_counted(monkeypatch, capsys):
-    script = runpy.run_path(str(ROOT / "docs/results/word_streams.py"))
-    sampler = UtteranceSampler(TwoWords(), "test", (2, 2), (0.0, 0.0), (20.0, 20.0))
-    shares = []
-    for repeated in (True, False):
-        pairs = script["pairs"](sampler, 0.3, repeated)
-        assert len(pairs) == 100 and len({tuple(pair.clips) for pair in pairs}) > 10
-        for pair in pairs:
-            (start, end), (next_start, next_end) = pair.spans
-            assert (start, next_start - end, pair.samples - next_end) == (8000, 4800, 8000)
-            assert (pair.words[0] == pair.words[1]) == repeated and pair.clips[0] != pair.clips[1]
-        shares.append(sum(pair.words == ["go", "go"] for pair in pairs))
-    assert 20 < shares[0] < 80 and shares[1] == 0
-    monkeypatch.setattr(vitspeech, "load", lambda path: SimpleNamespace(labels=["down", "go", "unknown", "silence"]))
-    monkeypatch.setattr(vitspeech, "SpeechCommands", lambda words, root: TwoWords())
-    monkeypatch.setitem(script["listener"].__globals__, "listener", lambda model: lambda sound: ["go", "go"])
-    script["main"]("nowhere", "a-model")
-    header, same, different, _, noise, words = capsys.readouterr().out.splitlines()
-    assert header == "| pairs | 0.1 s | 0.2 s | 0.3 s | 0.5 s | 0.8 s |"
-    assert same == f"| the same word twice, a-model |{f' {shares[0]} % |' * 5}"
-    assert different == f"| two words, a-model |{' 0 % |' * 5}"
-    assert (noise, words) == ("| words in 2 s | -60 dBFS | -45 dBFS | -30 dBFS |", "| a-model | 4 | 4 | 4 |")

@@ -71,8 +71,6 @@ def test_a_readme_of_somebody_else_is_not_replaced(tmp_path):
     [
         (["RUN"], "not the folder of a released model"),
         (["RELEASED", "--push", "mine"], "--push mine: not of the form user/name"),
-        (["RELEASED", "--push", "hf-hub:a/b@c"], "not of the form user/name"),
-        (["RUN", "--seeds", "RUN"], "not the folder of a released model"),
         (["hf-hub:a/b", "new"], "hf-hub:a/b: not the folder of a released model"),
     ],
 )

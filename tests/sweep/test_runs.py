@@ -102,7 +102,6 @@ def test_a_run_started_by_hand_is_part_of_the_sweep(finished_run, tmp_path, trai
     ("seed", "override", "message"),
     [
         (0, "--trainer.max_epochs=3", "holds a run with trainer.max_epochs 2, but this sweep has 3; name another"),
-        (0, "--model.network.init_args.encoder.depth=1", "encoder.depth 2, but this sweep has 1"),
         (1, "--trainer.max_epochs=2", "seed-1: holds a run with seed_everything 0, but this sweep has 1"),
     ],
 )
@@ -117,7 +116,6 @@ def test_a_folder_with_another_run_is_refused(finished_run, tmp_path, train, tra
 @pytest.mark.parametrize(
     ("given", "found", "refused"),
     [
-        ("auto", "32-true", False),
         ("auto", "bf16-mixed", False),
         ("auto", "64-true", True),
         ("32-true", "bf16-mixed", True),
@@ -142,7 +140,6 @@ def test_runs_of_the_precision_auto_may_be_of_other_hardware(finished_run, tmp_p
     ("variation", "message"),
     [
         (("model.network.init_args.encoder.depth", ["1", "two"]), r"vit,depth=two: .*depth"),
-        (("model.network.init_args.encoder.dehpt", ["1"]), r"vit,dehpt=1: .*dehpt"),
         (("model.network.init_args.encoder.heads", ["3"]), r"vit,heads=3: .*heads"),
     ],
 )

@@ -36,8 +36,7 @@ def fetch(name: str | Path) -> Path:
 
     The name is `hf-hub:user/name`, or with `@revision`: a branch, a tag or a commit; without one, `main`.
 
-    Returns:
-        A folder with the model's files alone, all regular ones; other files of the repository are not downloaded.
+    The folder has the model's files alone, all regular ones; other files of the repository are not downloaded.
     """
     hub = imported()
     match = NAME.fullmatch(str(name).removeprefix(PREFIX))

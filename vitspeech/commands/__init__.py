@@ -52,8 +52,7 @@ VERBS |= {"configs": "shipped", "samples": "shipped"}
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `vitspeech VERB ...`.
 
-    Args:
-        arguments: The command line without the program's name; `None` takes the process's own.
+    `None` takes the process's own command line; `arguments` are without the program's name.
     """
     verb, *rest = (sys.argv[1:] if arguments is None else list(arguments)) or [""]
     if verb in VERBS:
@@ -73,9 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(verb: str, arguments: Sequence[str] | None = None) -> None:
     """Run one verb; bad input ends it with one line on standard error, see `vitspeech.command_line`.
 
-    Args:
-        verb: A key of `VERBS`.
-        arguments: The command line after the verb; `None` takes the process's own, for `scripts/VERB.py`.
+    `arguments` is the command line after the verb; `None` takes the process's own, for `scripts/VERB.py`.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     command_line.run(partial(command(verb), arguments), command_line.program(verb))

@@ -58,7 +58,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.table is not None:
         if options.configs or overrides or options.vary or options.output or options.seeds or options.dry_run:
             raise InputError("--table FOLDER takes no configs and no other options")
-        tabulate_again(options.table)
+        if not options.table.is_dir():
+            raise InputError(f"--table {options.table}: is not a folder")
+
+        from vitspeech.sweep.table import FILES, tabulate
+
+        print("\n".join(tabulate(options.table)))
+        print(f"\n{', '.join(str(options.table / name) for name in FILES)}")
         return
     if not options.configs or options.output is None:
         parser.error("name at least one CONFIG, and the folder of the results with -o (or --table FOLDER)")
@@ -77,22 +83,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     exit_with("sweep", sweep(plan, note), plan)
 
 
-def tabulate_again(folder: Path) -> None:
-    """Write the results of a sweep's folder anew, and print the table."""
-    from vitspeech.sweep.table import FILES, tabulate
-
-    if not folder.is_dir():
-        raise InputError(f"--table {folder}: is not a folder")
-    print("\n".join(tabulate(folder)))
-    print(f"\n{', '.join(str(folder / name) for name in FILES)}")
-
-
 def split_options(arguments: Sequence[str], own: Collection[str]) -> tuple[list[str], list[str]]:
     """Split a command line into a sweep's own part and the options of `vitspeech train`, as `--KEY=VALUE`.
 
-    Args:
-        arguments: The command line after the verb.
-        own: The long options of the command itself, such as `--seeds`.
+    `own` are the long options of the sweep, such as `--seeds`.
     """
     mine, others, remaining = [], [], list(arguments)
     while remaining:

@@ -84,10 +84,7 @@ def transcribe(
 def read_recording(path: Path, sample_rate_hz: int, refusal: str | None) -> Tensor | AudioParts:
     """Read a recording of up to LONGEST_S: int16 (N,); a longer one is read later, part by part.
 
-    Args:
-        path: The recording.
-        sample_rate_hz: Sample rate of the result.
-        refusal: Why long recordings are refused; `None` accepts them.
+    `refusal` says why long recordings are refused; `None` accepts them.
     """
     try:
         return read_clip(path, sample_rate_hz=sample_rate_hz)
