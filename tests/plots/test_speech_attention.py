@@ -1,8 +1,6 @@
 """Attention weights of speech classifiers, and their figure."""
 
 import math
-import runpy
-import sys
 
 import numpy
 import pytest
@@ -10,12 +8,11 @@ import soundfile
 import torch
 from arguments import nested
 from PIL import Image
-from running import one_line
-from tiny import ROOT
 
 from vitspeech.attention import SelfAttentivePooling, window_mask
-from vitspeech.checkpoint.model import Model, save
+from vitspeech.checkpoint.model import Model
 from vitspeech.encoders import RecurrentEncoder
+from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.inference.predict import read_input
 from vitspeech.models import SpeechClassifier
@@ -116,9 +113,6 @@ def drawn(monkeypatch):
     return maps
 
 
-RECURRENT = {"class_path": "vitspeech.RecurrentEncoder", "init_args": {"width": 16, "depth": 1}}
-
-
 def recurrent(pooling):
     torch.manual_seed(0)
     tokens = SpeechFrontend(16, mels=20, stride=3)
@@ -141,13 +135,9 @@ def test_above_the_attention_of_blocks_the_hops_have_a_panel_of_their_own(record
     assert [values.shape for values in drawn] == [(4, 31), (2, 31), (31, 31)]
 
 
-def test_what_has_no_weights_is_refused_in_one_line(command, recording, tmp_path):
-    tokens = {"class_path": "vitspeech.SpeechFrontend", "init_args": {"width": 16, "mels": 20, "stride": 3}}
-    arguments = {"classes": len(LABELS), "tokens": tokens, "encoder": RECURRENT}
-    config = {"class_path": "vitspeech.SpeechClassifier", "init_args": arguments}
-    save(Model(recurrent("mean"), LABELS, KEYWORDS, {}, config), tmp_path / "model")
-    message = one_line(command("predict", tmp_path / "model", recording, "--attention", tmp_path / "out.png"))
-    assert message.endswith("SelfAttentivePooling; RecurrentEncoder and MeanPooling have none")
+def test_what_has_no_weights_is_refused(recording, tmp_path):
+    with pytest.raises(InputError, match=r"SelfAttentivePooling; RecurrentEncoder and MeanPooling have none$"):
+        draw_attention(released(recurrent("mean")), recording, tmp_path / "out.png")
     assert not (tmp_path / "out.png").exists()
 
 
@@ -177,39 +167,13 @@ def test_dollar_signs_in_labels_are_no_mathematics(recording, tmp_path):
     assert (tmp_path / "out.png").exists()
 
 
-def test_the_network_runs_once(recording, tmp_path):
-    network, passes = classifier(), []
-    for module in (network.tokens, network.pooling, network.encoder.blocks[0].mlp):
-        module.register_forward_hook(lambda module, *_: passes.append(module))
-    draw_attention(released(network), recording, tmp_path / "out.png")
-    assert len(passes) == 3
-
-
-@pytest.fixture
-def predict(monkeypatch, tmp_path):
-    """Run scripts/predict.py in this process with a tiny model."""
-    tokens = {"class_path": "vitspeech.SpeechFrontend", "init_args": {"width": 16, "mels": 20, "stride": 3}}
-    arguments = {"classes": len(LABELS), "tokens": tokens, "encoder": {"depth": 2, "heads": 4}}
-    config = {"class_path": "vitspeech.SpeechClassifier", "init_args": arguments}
-    save(Model(classifier(), LABELS, KEYWORDS, {}, config), tmp_path / "model")
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["predict.py", str(tmp_path / "model"), *map(str, arguments)])
-        runpy.run_path(str(ROOT / "scripts/predict.py"), run_name="__main__")
-
-    return run
-
-
-def test_predict_prints_the_figures_path_after_the_predictions(predict, recording, tmp_path, capsys):
-    predict(recording, "--attention", tmp_path / "out.png")
-    labels, figure = capsys.readouterr().out.splitlines()
+def test_predict_prints_the_figures_path_after_the_predictions_and_draws_one_file_only(
+    command, finished_speech_run, recording, tmp_path
+):
+    result = command("predict", finished_speech_run, recording, "--attention", tmp_path / "out.png")
+    labels, figure = result.stdout.splitlines()
     assert labels.startswith(f"{recording}: ") and figure == str(tmp_path / "out.png")
-    assert (tmp_path / "out.png").exists()
-
-
-def test_predict_draws_one_file_only(predict, recording, tmp_path, capsys):
+    (tmp_path / "out.png").unlink()
     for paths in ([recording, recording], [recording.parent]):
-        with pytest.raises(SystemExit) as stopped:
-            predict(*paths, "--attention", tmp_path / "out.png")
-        assert stopped.value.code == 2 and "--attention draws one file" in capsys.readouterr().err
-    assert not (tmp_path / "out.png").exists()
+        result = command("predict", finished_speech_run, *paths, "--attention", tmp_path / "out.png")
+        assert "--attention draws one file" in result.stderr and not (tmp_path / "out.png").exists()

@@ -18,7 +18,7 @@ from vitspeech.decoding.vocabulary import Segment
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.inference.label_stream import words_of_frames
 from vitspeech.inference.transcribe import transcribe
-from vitspeech.models import SpeechClassifier, SpeechLabeler, SpeechRecognizer, SpeechTranscriber, ViT
+from vitspeech.models import SpeechClassifier, SpeechLabeler, SpeechRecognizer, SpeechTranscriber
 from vitspeech.plots import spectrogram as heat_map
 from vitspeech.plots import transcript as transcript_figure
 from vitspeech.plots.style import BLUE, VERMILION
@@ -255,15 +255,6 @@ def test_characters_are_joined_in_the_title_and_spaces_are_visible(drawn):
     assert "“go up”" in figure.get_suptitle()
 
 
-def test_characters_keep_their_order_in_the_ctc_map(drawn):
-    model = released(labels=CHARACTERS)
-    model.network.head.weight.data *= 8
-    panels, _ = drawn(model)
-    shown = [" " if name == "␣" else name for name in names(panels["unit"])]
-    assert shown[-1] == "blank" and len(shown) > 4
-    assert shown[:-1] == sorted(shown[:-1], key=CHARACTERS.index)
-
-
 def test_a_map_of_too_many_characters_names_its_words(drawn, monkeypatch):
     monkeypatch.setattr(heat_map, "MAX_MAP_INCHES", 3)
     text = "as you know and as i have given you"
@@ -298,18 +289,6 @@ def test_of_many_units_the_probable_ones_are_drawn_in_the_order_of_their_peaks()
     assert set(classes[:-1]) == set(peaks.topk(20).indices.tolist())
 
 
-def test_each_of_many_units_has_its_own_row(drawn, waveform):
-    model = released(labels=[f"word{number}" for number in range(17)])
-    model.network.head.weight.data *= 8
-    panels, _ = drawn(model)
-    probabilities = posterior(model.network, waveform)
-    classes = [[*model.labels, "blank"].index(name) for name in names(panels["unit"])]
-    assert 3 < len(classes) < 18 and classes != sorted(classes)
-    assert values(panels["unit"]) == pytest.approx(probabilities.T[classes].numpy(), abs=1e-5)
-    peaks = probabilities.argmax(0)[classes[:-1]].tolist()
-    assert peaks == sorted(peaks)
-
-
 def test_names_of_words_never_overlap():
     marks = [(Segment("right", start, start + 0.04), BLUE) for start in (0.1, 0.2, 0.3, 0.9)]
     lanes = without_overlap("output", marks, letter_s=0.03)
@@ -319,28 +298,11 @@ def test_names_of_words_never_overlap():
     assert without_overlap("reference", wide, letter_s=0.03) == [("reference", wide)]
 
 
-def test_a_map_of_many_rows_stays_within_the_figure(drawn):
-    model = with_output(released(SpeechTranscriber), *[0, 1, 2] * 11)
-    panels, figure = drawn(model, search=GREEDY)
-    assert len(names(panels["output unit"])) == 34
-    assert figure.get_figheight() < 12
-
-
 def test_a_model_without_transcripts_is_refused(recording, tmp_path):
     network = SpeechClassifier(4, SpeechFrontend(16, mels=20), encoder={"depth": 1, "heads": 2}).eval()
     with pytest.raises(ValueError, match="SpeechClassifier can't be drawn: it is no SpeechRecognizer"):
         draw_transcript(Model(network, WORDS, {"sample_rate_hz": RATE_HZ}, {}, {}), recording, tmp_path / "out.png")
-    with pytest.raises(ValueError, match="ViT can't be drawn: it is no SpeechRecognizer"):
-        vit = ViT(4, image=8, patch=4, width=8, encoder={"depth": 1, "heads": 2})
-        draw_transcript(Model(vit, WORDS, {"image": 8}, {}, {}), recording, tmp_path / "out.png")
     assert not (tmp_path / "out.png").exists()
-
-
-def test_a_missing_recording_or_folder_is_named_in_the_error(recording, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"missing\.wav"):
-        draw_transcript(released(), tmp_path / "missing.wav", tmp_path / "out.png")
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        draw_transcript(released(), recording, tmp_path / "nowhere" / "out.png")
 
 
 def test_a_recording_shorter_than_a_token_is_named_with_its_length(tmp_path):

@@ -114,12 +114,6 @@ def test_without_a_card_pictures_are_those_of_a_folder(folder):
     assert torch.equal(sample_for(subjects, str(folder), 2).raw, sample.raw[:2])
 
 
-def test_models_of_images_and_of_audio_are_not_compared(seeing, hearing):
-    # Both runs are called by their seed, 0.
-    with pytest.raises(ValueError, match="0 takes audio and 0 takes images; compare models of one kind"):
-        sample_for([seeing, hearing], None, 4)
-
-
 def test_models_that_name_no_data_need_a_folder():
     with pytest.raises(ValueError, match="no model names its data set; give a folder of pictures with --data"):
         sample_for([subject("timm:resnet10t")], None, 4)

@@ -138,13 +138,6 @@ def test_an_untrained_network_takes_from_its_sample_what_depends_on_data(release
 # What is refused.
 
 
-def test_a_size_that_cannot_be_taken_is_one_line_with_model_and_size(released):
-    found = released("ViT", **VIT)
-    with pytest.raises(ValueError) as refused:
-        found.network(size=33)
-    assert str(refused.value) == "vit can't take pictures of 33 px: patch=4 does not divide image=33"
-
-
 def test_a_parameter_of_another_shape_that_holds_no_positions_of_tokens_is_named(released):
     small = {"img_size": 32, "embed_dim": 12, "depths": [1, 1], "num_heads": [1, 2], "window_size": 4}
     found = released("TimmModel", PICTURES | {"image": 32}, timm_name="swin_tiny_patch4_window7_224", options=small)

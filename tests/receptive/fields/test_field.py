@@ -108,19 +108,6 @@ def test_an_even_square(side):
     )
 
 
-def test_a_square_of_five_is_interpolated_between_its_rings():
-    approximately(
-        extent(square(5)),
-        side_20=1 + 2 * (0.2 - 0.04) / (0.36 - 0.04),
-        side_30=1 + 2 * (0.3 - 0.04) / (0.36 - 0.04),
-        side_50=3 + 2 * (0.5 - 0.36) / 0.64,
-        side_90=3 + 2 * (0.9 - 0.36) / 0.64,
-        # Discs of radius 0, 1, √2, 2, √5, √8 hold 1, 5, 9, 13, 21 and 25 of 25 pixels.
-        radius_50=sqrt(2) + (2 - sqrt(2)) * (12.5 - 9) / 4,
-        radius_90=sqrt(5) + (sqrt(8) - sqrt(5)) * (22.5 - 21) / 4,
-    )
-
-
 def test_lengths_are_in_cells_and_areas_in_their_squares():
     one, four = values(extent(square(5), own=3)), values(extent(square(5), cell=4, own=3))
     assert four.pop("effective_pixels") == 16 * one.pop("effective_pixels")
@@ -226,31 +213,6 @@ def test_frequency_is_that_of_the_bins_share():
 
 
 # Intervals.
-
-
-def random_field(inputs, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    offsets = torch.arange(-4, 5)
-    bell = torch.exp(-(offsets[:, None].square() + offsets.square()) / 8)
-    return replace(around({}, half=4), energy=bell * torch.rand(inputs, 9, 9, generator=generator) ** 4)
-
-
-def numbers_of(field):
-    field_in_time = replace(field, columns=torch.arange(9))
-    centers = torch.arange(1, 10) * 100.0
-    return extent(field) | extent_in_time(field_in_time, cell_ms=10) | extent_in_frequency(field_in_time, centers)
-
-
-def test_a_number_lies_within_its_interval():
-    for seed in range(5):
-        for number in numbers_of(random_field(40, seed)).values():
-            assert number.low <= number.value <= number.high and number.low < number.high
-
-
-def test_intervals_shrink_as_the_root_of_the_inputs():
-    few, many = (numbers_of(random_field(inputs)) for inputs in (30, 30 * 16))
-    ratios = {name: (many[name].high - many[name].low) / (few[name].high - few[name].low) for name in few}
-    assert sum(ratios.values()) / len(ratios) == pytest.approx(1 / 4, rel=0.2) and max(ratios.values()) < 0.5
 
 
 def test_of_two_inputs_the_interval_ends_at_each_alone():

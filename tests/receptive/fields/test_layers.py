@@ -53,21 +53,6 @@ class Network(nn.Module):
         return self.head(self.pair(self.blocks(x))[0])
 
 
-@pytest.mark.parametrize(
-    "layer, index",
-    [
-        (Layer("a"), lambda b, c, r, w: (b, c, r, w)),
-        (Layer("a", "NHWC"), lambda b, c, r, w: (b, r, w, c)),
-    ],
-    ids=["NCHW", "NHWC"],
-)
-def test_pictures_become_channels_rows_and_columns(layer, index):
-    output = torch.randn(index(2, 3, 5, 7))
-    grid = layer.grid(output)
-    assert grid.shape == (2, 3, 5, 7) and not layer.in_time
-    assert all(grid[place] == output[index(*place)] for place in [(0, 0, 0, 0), (1, 2, 4, 6), (1, 0, 3, 2)])
-
-
 @pytest.mark.parametrize("class_tokens", [0, 1, 2])
 def test_tokens_lie_in_raster_order_behind_the_class_tokens(class_tokens):
     output = torch.randn(2, 9 + class_tokens, 5)
@@ -166,11 +151,6 @@ def test_a_layer_whose_output_is_not_a_tensor_is_refused_by_name():
     with pytest.raises(ValueError, match="layer 'pair' gives a tuple, not a tensor"), record_outputs(network, ["pair"]):
         network(torch.zeros(2, 3, 5, 7))
     assert hooks(network) == 0
-
-
-def test_a_module_is_found_by_each_of_its_names():
-    shared = nn.ReLU()
-    assert find_module(nn.Sequential(shared, nn.Tanh(), shared), "2") is shared
 
 
 # The layers of each family of networks.
@@ -272,17 +252,3 @@ def test_layers_by_name_are_laid_out_as_they_give_it():
     network, clips = SpeechCNN(3, tokens, depth=1, kernel=3).eval(), 0.1 * noise(2, 16000)
     assert infer_layer(network, "blocks.0", clips, in_time=True) == Layer("blocks.0", "NCT")
     assert infer_layer(network, "tokens.frames", clips, in_time=True) == Layer("tokens.frames", "frames")
-
-
-@pytest.mark.parametrize(
-    "name, message",
-    [
-        ("encoder.block.0", "ViT has no layer 'encoder.block.0'; close names: encoder.blocks.0"),
-        ("pooling", r"layer 'pooling' gives \(2, 8\), which is not laid out as NCHW"),
-        ("head", r"layer 'head' gives \(2, 3\), which is not laid out as NCHW"),
-    ],
-)
-def test_a_layer_that_is_not_there_or_gives_no_grid_is_refused(name, message):
-    network = ViT(3, image=24, patch=4, width=8, pooling="class", encoder={"depth": 1, "heads": 2}).eval()
-    with pytest.raises(ValueError, match=message):
-        infer_layer(network, name, noise(2, 3, 24, 24))

@@ -217,14 +217,6 @@ def test_a_side_without_a_limit_is_infinite(left, right):
     assert high == (inf if right is None else 17 + right)
 
 
-@pytest.mark.parametrize("options", [{"normalizer": "relu"}, {"score": "additive"}])
-def test_attention_without_a_window_sees_everything_whatever_its_operations(options):
-    network, source = MultiHeadAttention(6, 2, **options), torch.rand(1, 31, 6, requires_grad=True)
-    with read_graph(network) as reader:
-        output = network(source)
-    assert boxes(reader.field(output, source, (17, 0)))[0] == (-inf, inf)
-
-
 def test_a_convolution_module_sees_its_tokens_before_and_after():
     network, source = ConvolutionModule(6, 5, right=1), torch.rand(1, 31, 6, requires_grad=True)
     with read_graph(network) as reader:

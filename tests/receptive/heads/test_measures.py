@@ -62,30 +62,6 @@ def everything(tokens):
     return torch.ones(tokens, tokens, dtype=torch.bool)
 
 
-def test_uniform_attention_over_8_by_8_patches_of_4_px_spans_16_55_px():
-    places = grid(8, 8, 4)
-    found = mean_distance(shared(everything(64)), places)
-    pairs = [4 * math.dist(one, other) for one in product(range(8), repeat=2) for other in product(range(8), repeat=2)]
-    assert found.shape == (1, 1)
-    assert found.item() == pytest.approx(sum(pairs) / 64**2) == pytest.approx(16.55, abs=0.005)
-
-
-def test_box_of_3_by_3_patches_spans_4_29_px_and_less_at_borders():
-    places = grid(8, 8, 4)
-    box = shared(near(places, 4))
-    inner = box.clone()
-    inner[..., [t for t in range(64) if t % 8 in (0, 7) or t // 8 in (0, 7)], :] = 0  # left out of the mean
-    diagonal = math.sqrt(32)
-    assert (
-        mean_distance(inner, places).item()
-        == pytest.approx((4 * 4 + 4 * diagonal) / 9)
-        == pytest.approx(4.29, abs=0.005)
-    )
-    corner, edge = (2 * 4 + diagonal) / 4, (3 * 4 + 2 * diagonal) / 6
-    expected = (4 * corner + 24 * edge + 36 * (4 * 4 + 4 * diagonal) / 9) / 64
-    assert mean_distance(box, places).item() == pytest.approx(expected) == pytest.approx(4.08, abs=0.005)
-
-
 def test_each_head_and_input_has_its_own_distance():
     weights, places = attention(2, 3, 15, 15), grid(3, 5, 2)
     found = mean_distance(weights, places)

@@ -136,11 +136,6 @@ def gained(network, inputs):
     return found - torch.eye(found.shape[-1]).to(found)
 
 
-def test_averaged_tokens_count_alike():
-    network, images = vit(pooling="mean"), drawn(5, 3, 12, 12)
-    assert_close(token_relevance(network, images), gained(network, images).mean(1))
-
-
 def test_speech_tokens_count_as_their_pooling_weighs_them():
     torch.manual_seed(0)
     tokens = SpeechFrontend(22, mels=20, stride=3)

@@ -204,14 +204,6 @@ def test_weights_are_in_the_graph_of_the_output(normalizer):
     assert_close(gradient[1, :, 4], torch.einsum("shk,hk->hs", value, layer.output.weight[9].view(2, 5)), **EXACT)
 
 
-def test_weights_of_the_fused_kernel_are_in_the_graph():
-    network, x = Fused().eval(), drawn(3, 7, 5)
-    with attention_weights(network) as weights:
-        output = network(x.requires_grad_())
-    (gradient,) = torch.autograd.grad(output.sum(), weights[""])
-    assert_close(gradient, (3 * x).sum(-1)[:, None, None].expand(3, 1, 7, 7), **EXACT)
-
-
 @pytest.mark.parametrize(
     "options",
     [
