@@ -12,7 +12,7 @@ def test_release_writes_a_model_that_loads(command, finished_run, tmp_path):
     names = {path.name for path in (tmp_path / "checkpoints/shapes").iterdir()}
     assert names >= {"model.safetensors", "config.yaml", "card.json", "learning_curves.png", "confusion_matrix.png"}
     assert all(name in result.stdout.splitlines()[0] for name in names)
-    assert not (tmp_path / "checkpoints/README.md").exists()
+    assert not (tmp_path / "checkpoints/README.md").exists()  # only with --table
 
 
 def test_the_table_of_the_current_folder_is_beside_it(command, finished_run, tmp_path, monkeypatch):

@@ -88,15 +88,6 @@ def test_errors_are_reported_in_the_order_of_the_files(finished_run, folder):
         list(vitspeech.predict(model, [folder]))
 
 
-def test_only_broken_files_give_no_result_and_other_errors_are_raised(finished_run, folder):
-    model, found = vitspeech.load(finished_run), []
-    (folder / "star.png").write_bytes(b"")
-    assert list(vitspeech.predict(model, [folder / "star.png"], on_error=lambda *error: found.append(error))) == []
-    assert len(found) == 1
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        list(vitspeech.predict(model, [folder / "nowhere.png"], on_error=lambda *error: found.append(error)))
-
-
 def test_silent_recordings_are_warned_of(finished_speech_run, recordings):
     soundfile.write(recordings / "silent.wav", numpy.zeros(16_000), 16_000)
     with pytest.warns(UserWarning, match=r"1 of 4 clips are silent .*silent\.wav"):

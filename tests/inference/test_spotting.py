@@ -97,14 +97,6 @@ def test_false_alarms_have_the_exact_interval_of_a_poisson_rate():
     assert alarms_per_hour(0, 1800) == pytest.approx((0, 0, 2 * 3.6889), abs=1e-3)
 
 
-def test_settings_are_those_of_the_card_if_it_has_any():
-    released = model()
-    assert WordSpotter(released).settings == SpottingSettings()
-    released.card["spotting"] = {"thresholds": {"go": 0.7, "stop": 0.6}, "refractory_s": 0.5}
-    assert WordSpotter(released).settings == SpottingSettings({"go": 0.7, "stop": 0.6}, 0.5)
-    assert WordSpotter(released, SpottingSettings(0.9)).settings == SpottingSettings(0.9)
-
-
 def test_a_pooling_other_than_the_mean_is_refused():
     tokens = SpeechFrontend(8, mels=11, stride=4)
     network = SpeechClassifier(
