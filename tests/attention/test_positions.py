@@ -79,13 +79,10 @@ def test_learned_positions_are_added_and_trained():
 
 
 @pytest.mark.parametrize("positions", [FixedPositions(sinusoidal(11, 14)), LearnedPositions(11, 14)])
-def test_shorter_sequence_takes_the_first_rows(positions):
+def test_shorter_sequence_takes_the_first_rows_and_a_longer_one_is_an_error(positions):
     added = positions(torch.zeros(3, 5, 14))
     assert torch.equal(added, positions.table[:5].expand(3, -1, -1))
 
-
-@pytest.mark.parametrize("positions", [FixedPositions(sinusoidal(11, 14)), LearnedPositions(11, 14)])
-def test_longer_sequence_is_an_error_that_names_both_lengths(positions):
     with pytest.raises(ValueError, match="13 tokens is longer than the 11 positions"):
         positions(torch.zeros(3, 13, 14))
 

@@ -135,16 +135,6 @@ def clear(path, classes=3, probability=0.9):
     return torch.tensor([[probability if unit == true else rest for unit in range(classes)] for true in path]).log()
 
 
-def test_a_repeated_unit_needs_a_blank_in_between():
-    for search in (GreedySearch(), PrefixBeamSearch()):
-        once = run(search, clear([2, 0, 0, 0, 2])).best()
-        assert (once.units, once.spans) == ((0,), ((1, 4),))
-        search.restart()
-        twice = run(search, clear([2, 0, 0, 2, 0, 1, 1])).best()
-        assert (twice.units, twice.spans) == ((0, 0, 1), ((1, 3), (4, 5), (5, 7)))
-    assert align(clear([2, 0, 0, 2, 0, 1, 1]), [0, 0, 1]).spans == ((1, 3), (4, 5), (5, 7))
-
-
 @settings(deadline=None, max_examples=80)
 @given(**(SMALL | {"tokens": draw.integers(0, 23)}))
 def test_greedy_search_returns_the_best_path(tokens, classes, seed, impossible):

@@ -173,19 +173,6 @@ def test_a_repeated_word_is_detected_twice(pause):
     assert len(found) == 2 + (pause[0] == "stop")
 
 
-@pytest.mark.parametrize("pause", ["silence", "unknown", "stop"])
-def test_a_word_with_a_short_pause_is_detected_once(pause):
-    logits = rows(("silence", 30), ("go", 6), (pause, 1), ("go", 9), (pause, 1), ("go", 4), ("silence", 30))
-    (found,) = decoded(logits, thresholds=0.5)
-    assert found.label == "go" and found.end_s - found.start_s == pytest.approx(21 * HOP_S)
-
-
-def test_a_longer_smoothing_bridges_tokens_that_disagree():
-    logits = rows(("silence", 30), *[("go", 2), ("unknown", 1)] * 5, ("silence", 30), height=12.0)
-    assert decoded(logits, smoothing_s=0.0, token_probability=0.5, pause_s=0.0, thresholds=0.0) == []
-    assert [found.label for found in decoded(logits, smoothing_s=0.12, token_probability=0.5, thresholds=0.0)] == ["go"]
-
-
 def test_a_long_sound_is_detected_once_when_it_is_as_long_as_a_clip():
     tested = decoder()
     assert tested.push(rows(("silence", 30), ("go", CLIP))) == []  # smoothing delays the word's first token by one

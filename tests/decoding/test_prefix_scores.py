@@ -97,12 +97,6 @@ def test_rows_may_be_selected_in_any_order_and_repeatedly():
     assert_close(scorer.extend(selected), torch.stack(expected))
 
 
-def test_rows_of_a_beam_are_grouped_by_utterance():
-    scorer = PrefixScores(log_probs(2, 5, 3), torch.tensor(TOKENS))
-    assert scorer.start(3).utterances.tolist() == [0, 0, 0, 1, 1, 1]
-    assert torch.equal(scorer.extend(scorer.start(3)), scorer.extend(scorer.start()).repeat_interleave(3, 0))
-
-
 def test_impossible_units_and_empty_utterances_give_no_nan():
     rows = torch.full((2, 5, 3), -torch.inf)
     rows[..., 1] = 0

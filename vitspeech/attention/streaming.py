@@ -48,11 +48,7 @@ class AttentionEncoder(Streamable, Protocol):
 
 
 def check_streamable(encoder: Streamable) -> None:
-    """Refuse an encoder whose outputs are not final before the end, or change from call to call.
-
-    Raises:
-        InputError: If its look-ahead is unlimited, or it is in training mode.
-    """
+    """Refuse an encoder whose outputs are not final before the end, or change from call to call."""
     if encoder.receptive_field[1] is None:
         raise InputError(
             "the look-ahead is unlimited (`right: null`, bidirectional): no output is final before the end"

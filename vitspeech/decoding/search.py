@@ -74,11 +74,7 @@ class Search:
 
 
 def new_ctc_search(search: Search, labels: Sequence[str]) -> ctc.GreedySearch | ctc.PrefixBeamSearch:
-    """A CTC search that accepts log-probabilities in parts.
-
-    Raises:
-        InputError: If the search has a language model of other units than `labels`.
-    """
+    """A CTC search that accepts log-probabilities in parts; a language model must be of the units in `labels`."""
     search = search.with_default_beam(labels, ctc=True)
     if search.language_model is None:
         return ctc.GreedySearch() if search.beam == 1 else ctc.PrefixBeamSearch(search.beam)

@@ -155,13 +155,10 @@ def draw_transcript(
     check_drawable(model)
     waveforms, seconds = read_recording(model, file)
     result = label_frames(model, waveforms) if is_labeling(model) else recognize(model, waveforms, search)
-    alignment = None if reference is None else align([word.label for word in reference], result.text)
-
-    letter_s = LETTER_INCHES * seconds / (figure_width(seconds) - 1.8)  # 1.8 inches are beside the panels
-    lanes = lanes_of(result.words, reference, alignment, letter_s)
-    title = title_of(file.name, result.text, alignment, letters=int(10 * figure_width(seconds)))
     heights = [heat_map.height_inches for heat_map in result.maps]
-    figure, spectrogram, maps = words_figure(title, lanes, letter_s, seconds, heights)
+    figure, spectrogram, maps = words_figure(
+        file.name, result.text, result.words, seconds, heights, reference=reference
+    )
     draw_spectrogram(spectrogram, model.network.tokens.log_mel, waveforms)
     for axes, heat_map in zip(maps, result.maps, strict=True):
         draw_map(axes, heat_map, result.borders)
@@ -173,15 +170,27 @@ def draw_transcript(
 
 
 def words_figure(
-    title: str, lanes: Sequence[Lane], letter_s: float, seconds: float, heights: Sequence[float], below: float = 0
+    name: str,
+    text: Sequence[str],
+    words: Sequence[Segment] | None,
+    seconds: float,
+    heights: Sequence[float],
+    *,
+    reference: Sequence[Segment] | None = None,
+    below: float = 0,
 ) -> tuple[Figure | SubFigure, Axes, list[Axes]]:
-    """A figure with the lanes of words, and below it panels for the spectrogram and others of these heights.
+    """A figure with the transcript and the lanes of words, then panels: the spectrogram and others of these heights.
 
     With `below`, the panels are in the upper part of a figure that has as many inches more, for a part beside time.
     """
+    width = figure_width(seconds)
+    letter_s = LETTER_INCHES * seconds / (width - 1.8)  # 1.8 inches are beside the panels
+    alignment = None if reference is None else align([word.label for word in reference], text)
+    lanes = lanes_of(words, reference, alignment, letter_s)
+    title = title_of(name, text, alignment, letters=int(10 * width))
     heights = [*([0.27 * len(lanes)] if lanes else []), 20 * BAR_INCHES, *heights]
     height = 0.9 + 0.25 * title.count("\n") + sum(heights) + 0.3 * len(heights)
-    whole = Figure(figsize=(figure_width(seconds), height + below), layout="constrained")
+    whole = Figure(figsize=(width, height + below), layout="constrained")
     whole.suptitle(title, parse_math=False)
     figure = whole.subfigures(2, 1, height_ratios=(height, below))[0] if below else whole
     panels = list(figure.subplots(len(heights), sharex=True, height_ratios=heights))

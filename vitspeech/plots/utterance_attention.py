@@ -28,12 +28,7 @@ from vitspeech.plots.attention import (
 )
 from vitspeech.plots.spectrogram import cell_borders, draw_spectrogram, figure_width, read_recording
 from vitspeech.plots.style import DEPTH, GRAY
-from vitspeech.plots.transcript import (
-    LETTER_INCHES,
-    lanes_of,
-    title_of,
-    words_figure,
-)
+from vitspeech.plots.transcript import words_figure
 
 BAND_INCHES, MAP_INCHES, PROFILE_INCHES = 2.6, 8.0, 2.6
 LONGEST_WINDOW = 400  # tokens; wider windows are drawn by the time of the key
@@ -76,15 +71,13 @@ def draw_utterance_attention(model: Model, file: Path, output: Path, *, search: 
     uniform = uniform_weights(encoder, count)
     borders = cell_borders(count, tokens.hop_samples, tokens.window_samples, rate_hz)
 
-    width = figure_width(seconds)
-    letter_s = LETTER_INCHES * seconds / (width - 1.8)  # 1.8 inches are beside the panels
     words = transcript.words if transcript.units else None
-    lanes = lanes_of(words, None, None, letter_s)
-    title = title_of(file.name, transcript.text.split(), None, letters=int(10 * width))
     window = encoder.left[-1], encoder.right[-1]
     is_band = None not in window and sum(window) <= LONGEST_WINDOW
     heights = [row_height(len(weights)), BAND_INCHES if is_band else MAP_INCHES]
-    upper, spectrogram, (received, last) = words_figure(title, lanes, letter_s, seconds, heights, PROFILE_INCHES)
+    upper, spectrogram, (received, last) = words_figure(
+        file.name, transcript.text.split(), words, seconds, heights, below=PROFILE_INCHES
+    )
     figure = upper.figure
     lower = figure.subfigs[1]
     draw_spectrogram(spectrogram, tokens.log_mel, waveforms)
@@ -96,7 +89,9 @@ def draw_utterance_attention(model: Model, file: Path, output: Path, *, search: 
     else:
         draw_map(last, weights[-1] / uniform[-1], borders)
     upper.align_ylabels()
-    profiles, beside = lower.subplots(1, 2, width_ratios=(8, width - 8))  # no wider for a longer recording
+    profiles, beside = lower.subplots(
+        1, 2, width_ratios=(8, figure_width(seconds) - 8)
+    )  # no wider for a longer recording
     beside.set_axis_off()
     draw_profiles(profiles, weights, encoder, hop_s)
     figure.savefig(output, dpi=130, format=output.suffix[1:] or "png")

@@ -3,7 +3,6 @@
 import copy
 import itertools
 import math
-import pickle
 
 import pytest
 import torch
@@ -80,14 +79,6 @@ def test_decoding_with_a_language_model_does_not_depend_on_the_pushes(seed, cuts
     whole, parts = run(PrefixBeamSearch(beam, scores), log_probs), run(PrefixBeamSearch(beam, scores), log_probs, cuts)
     assert whole.hypotheses() == parts.hypotheses()
     assert whole.totals.tolist() == parts.totals.tolist()
-
-
-@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda search: pickle.loads(pickle.dumps(search))])
-def test_a_copy_of_a_search_continues_as_the_search_itself(duplicate):
-    log_probs = log_probabilities(40, 1)
-    search = run(PrefixBeamSearch(5, UnitScores(MODEL, LABELS, 0.7, 0.4)), log_probs[:20])
-    other = duplicate(search)
-    assert run(other, log_probs[20:]).hypotheses() == run(search, log_probs[20:]).hypotheses()
 
 
 def test_a_copy_shares_the_language_model():

@@ -143,11 +143,7 @@ class LanguageScores(Protocol):
 
 
 def new_scores(model: NgramModel, labels: Sequence[str], weight: float, bonus: float) -> LanguageScores:
-    """The scores of a language model for a search over `labels`.
-
-    Raises:
-        InputError: If the language model does not fit the labels.
-    """
+    """The scores of a language model for a search over `labels`, which it must fit."""
     spells_words = model.kind == "words" != vocabulary_kind(labels)
     return (WordScores if spells_words else UnitScores)(model, labels, weight, bonus)
 
