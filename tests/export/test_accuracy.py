@@ -1,9 +1,8 @@
-"""Exported models on the test sets of their cards, by run.py without torch: the cards' accuracy, torch's transcripts.
+"""Exported models on the test sets of their cards, by run.py without torch: the cards' accuracy.
 
 VITSPEECH_DATA is the folder of the data sets that the cards name. It takes minutes: run with -m slow.
 """
 
-import json
 import os
 
 import numpy
@@ -15,9 +14,6 @@ from tiny import ROOT
 import vitspeech
 from vitspeech.checkpoint.card_dataset import card_dataset
 from vitspeech.checkpoint.leakage import check_test_items
-from vitspeech.decoding.search import Search
-from vitspeech.evaluation.recognition import transcripts
-from vitspeech.metrics.word_errors import score
 
 CHECKPOINTS = ROOT / "checkpoints"
 PREDICT = """
@@ -31,20 +27,6 @@ if model.about["kind"] == "stream":
 else:
     best = [model(inputs[first : first + 100]).argmax(1) for first in range(0, len(inputs), 100)]
 numpy.save(out, numpy.hstack(best))
-"""
-
-TRANSCRIBE = """
-import json, sys, numpy
-folder, inputs, out = sys.argv[1:]
-sys.path.insert(0, folder)
-from run import Model
-model, texts = Model(), []
-for samples in numpy.load(inputs).values():
-    if model.about["kind"] == "stream":
-        texts.append(" ".join(word.label for word in model.push(samples) + model.flush()))
-    else:
-        texts.append(model.text(model(samples)))
-json.dump(texts, open(out, "w"))
 """
 
 
@@ -81,31 +63,3 @@ def test_accuracy_is_that_of_the_card(bare, exported, name, tmp_path):
     assert len(labels) == metrics.get("images", metrics.get("clips"))
     print(f"{name}: {correct} of {len(labels)}, {correct / len(labels):.6f}; card {metrics['test_accuracy']:.6f}")
     assert correct / len(labels) == metrics["test_accuracy"]
-
-
-@pytest.mark.data
-@pytest.mark.timeout(2400)
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["spoken-words-ctc", "spoken-words-attention"])
-def test_transcripts_are_those_of_greedy_search(bare, exported, name, tmp_path):
-    """The cards' word error rates are of a beam; greedy search may differ from them by a few words."""
-    model = vitspeech.load(CHECKPOINTS / name)
-    data = card_dataset(model, os.environ["VITSPEECH_DATA"])
-    metrics = model.card["metrics"]
-    utterances = data.test_sets()[metrics["test_set"]]
-    greedy = transcripts(model.network, data, utterances, Search(beam=1, ctc_weight=0.0), progress=True)
-    sounds = [
-        batch.waveforms[row, : batch.lengths[row]].numpy()
-        for batch, _ in data.evaluation_loader(utterances)
-        for row in range(len(batch.lengths))
-    ]
-    numpy.savez(tmp_path / "inputs.npz", *sounds)
-    result = run(bare, "-c", TRANSCRIBE, exported(name), tmp_path / "inputs.npz", tmp_path / "texts.json")
-    assert result.stderr == ""
-    texts = json.loads((tmp_path / "texts.json").read_text())
-    references = [" ".join(utterance.words) for utterance in utterances.utterances]
-    rate, in_torch = (score(references, said).words.rate for said in (texts, greedy))
-    differing = sum(text != other for text, other in zip(texts, greedy, strict=True))
-    print(f"{name}: {rate:.6f}, in torch {in_torch:.6f}; card {metrics['word_error_rate']:.6f}")
-    assert len(texts) == metrics["utterances"] and differing == 0
-    assert abs(rate - metrics["word_error_rate"]) < 0.01

@@ -62,10 +62,6 @@ def put(contents, folder):
     return folder
 
 
-def never(folder):
-    raise AssertionError(f"{folder} was loaded")
-
-
 def test_files_are_read_from_folders_packages_and_archives(files, tmp_path):
     for source in (put(files, tmp_path / "a"), put(files, tmp_path / "b" / "dist").parent,
                    archive_of(files, tmp_path / "c.tgz")):  # fmt: skip
@@ -126,19 +122,11 @@ def test_the_folder_has_all_that_the_page_asks_for(files, exported, finished_run
     assert json.loads((tmp_path / "site" / models[1]["folder"] / "model.json").read_text())["attention"]
 
 
-def test_models_that_the_page_cannot_show_leave_nothing(files, exported, finished_transcriber_run, tmp_path):
-    altered = shutil.copytree(exported("speech-commands-truncated"), tmp_path / "altered")
-    with (altered / "model.onnx").open("ab") as file:
-        file.write(b"\0")
-    before = sorted(tmp_path.iterdir())
-    for source, load, message in (
-        (altered, never, r"model\.onnx: altered"),
-        (exported("spoken-words-attention"), never, "the page can't show encoder-decoders"),
-        (finished_transcriber_run, vitspeech.load, "the page can't show encoder-decoders"),
-    ):
-        with pytest.raises(InputError, match=message):
-            write_demo([source], tmp_path / "site", files, load)
-        assert sorted(tmp_path.iterdir()) == before
+def test_encoder_decoders_are_refused_and_leave_nothing(files, exported, finished_transcriber_run, tmp_path):
+    for source in (exported("spoken-words-attention"), finished_transcriber_run):
+        with pytest.raises(InputError, match="the page can't show encoder-decoders"):
+            write_demo([source], tmp_path / "site", files, vitspeech.load)
+        assert not [*tmp_path.iterdir()]
 
 
 def test_bad_arguments_are_one_line(command, exported, files, no_index, tmp_path):
@@ -165,7 +153,6 @@ def test_bad_arguments_are_one_line(command, exported, files, no_index, tmp_path
         ([source, *rest[:3], tmp_path / "missing.tgz"], "missing.tgz"),
     ):
         assert message in one_line(command("demo", *arguments))
-    assert command("demo", source, "--out", tmp_path / "site", "--port", 1).returncode == 2
     assert not (tmp_path / "site").exists()
 
 

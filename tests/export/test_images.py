@@ -141,14 +141,3 @@ def test_the_weights_of_streams_are_compared():
     assert found["attention_difference"] < 1e-5
     with pytest.raises(InputError, match="attention weights"):
         compare_stream_weights(SimpleNamespace(run=mirrored), step, samples)
-
-
-def test_probabilities_of_a_timm_network_for_any_size_of_batch(tmp_path):
-    torch.manual_seed(1)
-    network = TimmModel(5, "test_resnet", {}, image=32).eval()
-    export(model_of(network, 32), tmp_path / "exported")
-    running = onnxruntime.InferenceSession(tmp_path / "exported" / "model.onnx")
-    for count in (1, 3):
-        with torch.inference_mode():
-            expected = network(normalized(pixels(count, 32))).softmax(-1)
-        assert numpy.abs(running.run(None, {"pixels": pixels(count, 32).numpy()})[0] - expected.numpy()).max() < 1e-6

@@ -25,7 +25,6 @@ from vitspeech.spotting.tune import (
     rank,
     save_settings,
     table,
-    tail_rates,
     tune,
     wanted_rates,
     with_refractory,
@@ -93,18 +92,6 @@ def test_an_improbable_alarm_changes_no_rate(logit):
     assert before[0, 3, STEPS == 0] == 2 and (before[0, 3, STEPS <= 1] >= 2).all()
     counts.logit[ranks == 3] = logit
     assert numpy.array_equal(alarm_rates(counts), before)
-
-
-def test_the_expected_alarms_are_never_fewer_than_those_counted():
-    values = numpy.array([3.0, 1.0, -3.9])
-    counted = (values[None] >= STEPS[:, None]).sum(1)
-    assert (tail_rates(values, 0.5, 0.1) >= counted).all()
-
-
-def test_a_higher_rate_gives_a_higher_recall():
-    counts = drawn(0)
-    recalls = [choose(counts, {"speech": rate}).recall for rate in (0.5, 5.0, 50.0, 5000.0)]
-    assert recalls == sorted(recalls) and recalls[0] < recalls[2] and recalls[3] == pytest.approx(1.0, abs=0.05)
 
 
 def test_conditions_that_do_not_count_are_not_limited():
