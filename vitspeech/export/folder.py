@@ -25,7 +25,7 @@ from vitspeech.export.graphs import ExportSpec, session, to_onnx
 from vitspeech.export.images import image_spec
 from vitspeech.export.int8 import to_int8
 from vitspeech.export.runner import runner
-from vitspeech.export.stream.attention_step import check_attention, has_fixed_state
+from vitspeech.export.stream.block_steps import check_attention, has_fixed_state
 from vitspeech.export.stream.spec import stream_spec
 from vitspeech.files import sha256, sync, write_json
 from vitspeech.inference.stream import AudioStream

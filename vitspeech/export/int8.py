@@ -30,7 +30,7 @@ from vitspeech.decoding.search import Search
 from vitspeech.errors import InputError
 from vitspeech.export.graphs import ExportSpec, quiet, session, strip
 from vitspeech.export.stream.spec import steps
-from vitspeech.export.stream.token_step import TokenStep
+from vitspeech.export.stream.stream_step import TokenStep
 from vitspeech.frontends import ConvolutionalPatches, LinearPatches, SpeechFrontend, WhitenedPatches
 from vitspeech.tasks import find_task
 

@@ -18,7 +18,7 @@ from vitspeech.data.utterances.word_clips import SHORTEST_WORD_S
 from vitspeech.decoding.keywords import SpottingSettings
 from vitspeech.export.graphs import ExportSpec, Graph
 from vitspeech.export.parity import compare, compare_weights, recording
-from vitspeech.export.stream.attention_step import AttentionStep
+from vitspeech.export.stream.block_steps import AttentionStep
 from vitspeech.export.stream.stream_step import StreamStep
 from vitspeech.inference.label_stream import LABEL_PROBABILITY
 from vitspeech.inference.stream import AudioStream

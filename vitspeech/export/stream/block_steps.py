@@ -1,6 +1,10 @@
-"""One token through a block of attention: its attention, and its convolution if it has one.
+"""One token through a block of an encoder: attention, its convolution, a recurrent layer or a window of tokens.
 
-Shapes: D model width, H heads, K head width, L past tokens, R look-ahead.
+A step takes the token (1, D), `valid` (1,), the token's position or `None`, and the parts of its state, whose shapes
+are `shapes`; it returns the token `right` steps before, whether that is valid, its attention weights or `None`, and the
+next state. `counts` tells whether it needs positions.
+
+Shapes: D model width, H heads or the hidden width, K head width, L past tokens, R look-ahead.
 """
 
 import torch
@@ -10,8 +14,9 @@ from vitspeech.attention import Encoder
 from vitspeech.attention.block import EncoderBlock
 from vitspeech.attention.positions import SinusoidalPositions, rotate_real
 from vitspeech.attention.scores import SCORES
+from vitspeech.encoders.recurrent import RecurrentBlock
+from vitspeech.encoders.window_mlp import WindowMLP
 from vitspeech.errors import InputError
-from vitspeech.export.stream.state_layout import StateLayout
 
 # q·k of rotated vectors depends on their distance only, so positions within the window do; other scores need those in
 # the recording.
@@ -29,13 +34,12 @@ class AttentionStep(nn.Module):
     which changes no product q·k.
     """
 
-    parts = 2
-
     def __init__(self, block: EncoderBlock) -> None:
         super().__init__()
         attention = block.attention
         self.block, self.left, self.right = block, attention.left, attention.right
         self.heads, self.rotary, self.width = attention.heads, attention.rotary, attention.query.out_features
+        self.shapes = [(self.right * self.width,), ((self.left + self.right) * (2 * self.width + 1),)]
         self.counts = self.rotary is not None and type(attention.score) not in BY_DISTANCE
         order = torch.arange(self.width)
         if self.rotary is not None and not self.counts:
@@ -50,11 +54,6 @@ class AttentionStep(nn.Module):
             sine, cosine = (turns.to(attention.key.weight) for turns in angles(places, self.rotary.width))
             self.register_buffer("sine", torch.cat((-sine, sine), dim=1), persistent=False)
             self.register_buffer("cosine", torch.cat((cosine, cosine), dim=1), persistent=False)
-
-    def declare(self, layout: StateLayout) -> None:
-        """Declare waiting tokens, and rows of key, value and flag."""
-        layout.declare(self.right * self.width)
-        layout.declare((self.left + self.right) * (2 * self.width + 1))
 
     def forward(self, token: Tensor, valid: Tensor, position: Tensor | None, *state: Tensor) -> tuple[Tensor, ...]:
         attention, block, width = self.block.attention, self.block, self.width
@@ -103,26 +102,17 @@ class ConvolutionStep(nn.Module):
 
     The state has the last R tokens, which wait for their look-ahead, the last L + R gated tokens, zeros where they are
     not valid, and flags of the last R.
-
-    Shape:
-        token (1, D), valid (1,), position, state (R D,), (L + R, D) and (R,) -> token (1, D), valid (1,), no weights,
-        state
     """
 
-    parts, counts = 3, False
+    counts = False
 
     def __init__(self, block: EncoderBlock) -> None:
         super().__init__()
         module = block.convolution
         self.block, self.left, self.right, self.width = block, module.left, module.right, module.leave.in_features
+        self.shapes = [(self.right * self.width,), (self.left + self.right, self.width), (self.right,)]
         kernel = module.depthwise.weight.detach()[:, 0].t().contiguous()
         self.register_buffer("kernel", kernel, persistent=False)
-
-    def declare(self, layout: StateLayout) -> None:
-        """Declare waiting tokens, gated tokens and flags."""
-        layout.declare(self.right * self.width)
-        layout.declare(self.left + self.right, self.width)
-        layout.declare(self.right)
 
     def forward(self, token: Tensor, valid: Tensor, position: Tensor | None, *state: Tensor) -> tuple:
         block, module = self.block, self.block.convolution
@@ -132,6 +122,45 @@ class ConvolutionStep(nn.Module):
         mixed = module.finish((gated * self.kernel).sum(0, keepdim=True) + module.depthwise.bias)
         token = block.mlp_branch(block.add_residual(waiting[: self.width].view(1, -1), mixed, block.convolution_norm))
         return token, flags[:1], None, waiting[self.width :], gated[1:], flags[1:]
+
+
+class RecurrentStep(nn.Module):
+    """A causal LSTM or GRU layer: its state is left as it is by tokens that are not valid."""
+
+    right, counts = 0, False
+
+    def __init__(self, block: RecurrentBlock) -> None:
+        super().__init__()
+        self.block = block
+        self.is_lstm = isinstance(block.layer, nn.LSTM)
+        self.shapes = [(1, 1, block.layer.hidden_size)] * (2 if self.is_lstm else 1)
+
+    def forward(self, token: Tensor, valid: Tensor, position: Tensor | None, *state: Tensor) -> tuple:
+        token, new = self.block.step(token.view(1, 1, -1), state if self.is_lstm else state[0])
+        new = new if self.is_lstm else (new,)
+        kept = [torch.where(valid > 0.5, after, before) for after, before in zip(new, state, strict=True)]
+        return token.view(1, -1), valid, None, *kept
+
+
+class WindowStep(nn.Module):
+    """A `WindowMLP`: the state has the last L + R tokens, zeros where they are not valid, and flags of the last R."""
+
+    counts = False
+
+    def __init__(self, encoder: WindowMLP) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.left, self.right = encoder.receptive_field
+        self.shapes = [(1, self.left + self.right, encoder.width), (self.right,)]
+
+    def forward(self, token: Tensor, valid: Tensor, position: Tensor | None, *state: Tensor) -> tuple:
+        tokens = torch.cat((state[0], (token * valid)[None]), dim=1)
+        flags = torch.cat((state[1], valid))
+        (window, *rest), *others = self.encoder.blocks
+        token = window.within(tokens)
+        for layer in (*rest, *others):
+            token = layer(token)
+        return token.view(1, -1), flags[:1], None, tokens[:, 1:], flags[1:]
 
 
 def steps_of(block: EncoderBlock) -> list[nn.Module]:
