@@ -40,11 +40,7 @@ class OperatingPoint:
 class Counts:
     """Counts detections of streams.
 
-    Args:
-        words: The words of the model.
-        heard: The streams.
-        candidates: Their candidates, in the order of the streams.
-        refractory_s: The shortest time between the ends of two detections.
+    The candidates are in the order of the streams; the ends of two detections are at least `refractory_s` apart.
 
     Attributes:
         conditions: Those with alarms that occur, S.

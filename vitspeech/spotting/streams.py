@@ -46,38 +46,22 @@ MOST_WORDS = 50  # of a stream
 
 @dataclass(frozen=True)
 class Recording:
-    """A recording within a stream.
+    """A recording within a stream, with its times in the stream."""
 
-    Args:
-        name: Its path relative to the folder.
-        speaker: Who speaks.
-        start_s: When it starts in the stream, in seconds.
-        end_s: When it ends.
-        words: What is said, in lower case; `None` if that is not known.
-    """
-
-    name: str
+    name: str  # its path relative to the folder
     speaker: str
     start_s: float
     end_s: float
-    words: tuple[str, ...] | None
+    words: tuple[str, ...] | None  # in lower case; `None` if they are not known
 
 
 @dataclass(frozen=True)
 class SaidWord:
-    """A word of a stream that was composed.
-
-    Args:
-        label: The word.
-        speaker: Who says it.
-        clip: The recording that it was cut from.
-        start_s: When it starts in the stream, in seconds.
-        end_s: When it ends.
-    """
+    """A word of a stream that was composed, with its times in the stream."""
 
     label: str
     speaker: str
-    clip: str
+    clip: str  # the recording that it was cut from
     start_s: float
     end_s: float
 
@@ -180,18 +164,8 @@ def word_streams(
 ) -> tuple[list[MakeStreams], list[MakeStreams]]:
     """The streams of the model's words at every noise level, and those of other words.
 
-    Args:
-        root: A folder of one folder per word, see `word_recordings`.
-        labels: The words of the model.
-        split: `train`, `validation`, `test` or `all`.
-        clips: The most clips of the model's words, and of other words; `None` takes all.
-        seed: Of the choice of clips, their order, the pauses and the noise.
-        with_others: Whether there are streams of other words.
-        every_word: Whether all words of the model are needed, as for a choice of thresholds.
-
-    Raises:
-        InputError: If it has none of the model's words in the split, or not all that are needed, or a clip of the
-            streams cannot be read.
+    The arguments are those of `Plan` and `measure`: at most `clips` of the model's words, and of other words, are drawn
+    by the seed. It is an `InputError` if none of the model's words is there, or not every one that is needed.
     """
     splits = word_recordings(root)
     files = [item for name, items in splits.items() if split in (name, "all") for item in items]

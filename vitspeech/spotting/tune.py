@@ -202,15 +202,10 @@ def wanted_rates(plan: Plan, rate: float, others: float | None) -> dict[str, flo
 
 
 def tune(measurement: Measurement, wanted: Mapping[str, float]) -> Tuned:
-    """Choose thresholds and settings with the highest recall at a rate of false alarms.
+    """Choose thresholds and settings with the highest recall at the wanted rates of false alarms.
 
-    Args:
-        measurement: What the model heard, of validation.
-        wanted: False alarms an hour, for each condition that counts.
-
-    Raises:
-        InputError: If no word is ever found, other words count and there are none, all speech has a word, or no
-            thresholds reach the wanted rate; the message has the nearest one.
+    It is an `InputError` if no word is ever found, other words count and there are none, all speech has a word, or no
+    thresholds reach the wanted rate; the message has the nearest one.
     """
     plan = measurement.plan
     if OTHERS in wanted and all(item.stream.condition != OTHERS for item in measurement.heard):
