@@ -22,6 +22,7 @@ from vitspeech.receptive.heads.weights import attention_weights
 from vitspeech.receptive.initialization import switch_on_branches
 from vitspeech.receptive.occlusion import VisibleAccuracy, visible_accuracy
 from vitspeech.receptive.sample import Sample
+from vitspeech.receptive.statistics import Estimate, Numbers
 from vitspeech.receptive.subjects import Subject
 
 HEADS_INPUTS = 64
@@ -113,6 +114,17 @@ class Result:
     visible: VisibleAccuracy | None = None
     examples: list[Example] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def radii(self) -> list[float]:
+        """The radii of the visible windows in px or ms."""
+        return [radius * self.main.layers[0].cell for radius in self.visible.radii]
+
+    @property
+    def keeps(self) -> Numbers:
+        """The radius in px or ms that keeps 90 % of the accuracy, or of the agreement, for each replacement."""
+        cell = self.main.layers[0].cell
+        return {name: Estimate(*(cell * end for end in radius)) for name, radius in self.visible.keeps().items()}
 
     @property
     def main(self) -> State:

@@ -164,7 +164,7 @@ class WindowedInputs:
         inputs: Normalized floats (B, C, R, W).
         centers: The center of each input's window, in rows (and columns); `None` is the exact center of the input.
         axes: The axes that the window limits: rows and columns (2, 3), or rows alone (2,).
-        random: Generator for the order of `shuffle`; `None` is a generator with seed 0.
+        random: Generator for the order of `shuffle`.
     """
 
     def __init__(
@@ -173,11 +173,11 @@ class WindowedInputs:
         *,
         centers: Tensor | None = None,
         axes: Sequence[int] = (2, 3),
-        random: torch.Generator | None = None,
+        random: torch.Generator,
     ) -> None:
         self.inputs = inputs
         self.distance = distances(inputs.shape, centers, axes).to(inputs.device)
-        self.random = random or torch.Generator().manual_seed(0)
+        self.random = random
 
     def occlude(self, radius: float, replacement: str) -> Tensor:
         """The inputs with all positions replaced whose distance to the center exceeds `radius`: (B, C, R, W).
@@ -185,16 +185,11 @@ class WindowedInputs:
         A radius of 0 hides everything, including a position exactly at the center.
         """
         visible = (self.distance <= radius) & (radius > 0)
-        outside = {"mean": self.mean, "blur": self.blur, "shuffle": self.shuffle}[replacement]
-        return torch.where(visible, self.inputs, outside(visible))
-
-    def mean(self, visible: Tensor) -> Tensor:
-        """The mean of the training set."""
-        return self.inputs.new_zeros(())
-
-    def blur(self, visible: Tensor) -> Tensor:
-        """The blurred inputs."""
-        return self.blurred
+        if replacement == "shuffle":
+            outside = self.shuffle(visible)
+        else:
+            outside = self.blurred if replacement == "blur" else self.inputs.new_zeros(())
+        return torch.where(visible, self.inputs, outside)
 
     def shuffle(self, visible: Tensor) -> Tensor:
         """The inputs with the hidden positions in random order."""

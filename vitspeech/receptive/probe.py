@@ -84,8 +84,9 @@ def probe_distance(
         note(f"run {number} of {len(plan)}: {name}, {distance:g} px, seed {seed}")
         options = [*overrides, f"--data.init_args.distance={distance}", f"--seed_everything={seed}"]
         train(run, [f"--config={experiments[name]}", *options], trust)
-        report["rows"].append({"config": name, "distance_px": distance, "seed": seed, **read_result(run)})
-        report |= read_origin(run)
+        row, origin = read_result(run)
+        report["rows"].append({"config": name, "distance_px": distance, "seed": seed, **row})
+        report |= origin
         report["complete"] = number == len(plan)
         write_json(report, report_file)
         draw(report, folder / "probe.png")
@@ -101,24 +102,19 @@ def train(run: Path, arguments: Sequence[str], trust: Sequence[str] = ()) -> Non
     TrainingCLI([*target, *(f"--trust={name}" for name in trust)]).train()
 
 
-def read_origin(run: Path) -> dict[str, Any]:
-    """Commit, hardware and versions of a finished run from its card."""
-    names = ("commit", "hardware", "versions")
-    card = read_mapping(run / "model" / CARD, names)
-    return {name: card[name] for name in names}
-
-
-def read_result(run: Path) -> dict[str, Any]:
-    """The accuracy of a finished run and more from its card, and the name of its network's class."""
-    card = read_mapping(run / "model" / CARD, ("metrics", "parameters", "minutes"))
+def read_result(run: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A finished run's accuracy and more, with the class of its network; and its commit, hardware and versions."""
+    origin = ("commit", "hardware", "versions")
+    card = read_mapping(run / "model" / CARD, ("metrics", "parameters", "minutes", *origin))
     network = read_mapping(run / "model" / CONFIG, ("network",))["network"]
-    return {
+    row = {
         "model": network["class_path"].rpartition(".")[2],
         "parameters": card["parameters"],
         "accuracy": card["metrics"]["test_accuracy"],
         "interval": card["metrics"]["interval_95"],
         "minutes": card["minutes"],
     }
+    return row, {name: card[name] for name in origin}
 
 
 def draw(report: dict[str, Any], path: Path) -> None:

@@ -73,7 +73,6 @@ def effective_fields(
     probes: int = 1,
     cumulative_only: bool = False,
     last_cut_only: bool = False,
-    seed: int = 0,
 ) -> list[LayerFields]:
     """The effective receptive fields of layers, given in the order in which the network runs them.
 
@@ -86,7 +85,6 @@ def effective_fields(
         probes: Number of random ±1 vectors per input and unit.
         cumulative_only: Measure only the field in the source with shortcuts, which takes half the time.
         last_cut_only: Measure the field in the source without shortcuts for the last layer only.
-        seed: Of the probes.
 
     Raises:
         InputError: If there are fewer than two inputs, a layer is missing or does not fit a grid, or a layer does not
@@ -95,7 +93,7 @@ def effective_fields(
     source = Layer(INPUT) if source is None else source
     if len(inputs) < 2:
         raise InputError(f"{len(inputs)} input: an estimate with an interval needs at least 2")
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     chain = [source, *layers]
     batches: list[list[LayerFields]] = []
     for batch in inputs.split(BATCH):

@@ -7,7 +7,7 @@ Resamples repeat inputs and are therefore more concentrated: intervals of `effec
 mille and may exclude the number itself where it hardly varies.
 
 No offset beyond the source can be measured, so every number has a largest value. Compare each with the number of a
-uniform field (`Field.uniform`): a field of 1 at every position of the source, under the same measure.
+uniform field (`uniform`): a field of 1 at every position of the source, under the same measure.
 
 Shapes: B inputs, R rows, W columns of the source; I, J rows and columns of a re-centered field; K distributions (for
 intervals the first is the inputs themselves), P positions of the field.
@@ -93,11 +93,6 @@ class Field:
         return (total / total.sum()).float()
 
     @property
-    def uniform(self) -> "Field":
-        """The field of a unit that depends on every position of the source alike, with the same units and coverage."""
-        return replace(self, energy=self.counted.to(self.energy).expand(2, -1, -1))
-
-    @property
     def window(self) -> Window:
         """The first and the last offset that count, along rows and along columns."""
         offsets = (self.rows[self.counted.any(1)], self.columns[self.counted.any(0)])
@@ -126,7 +121,7 @@ def estimates(field: Field, measure: Measure) -> Numbers:
 
 def uniform(field: Field, measure: Measure) -> dict[str, float]:
     """The numbers of a field that is 1 at every position of the source, with the same units and coverage."""
-    p = field.uniform.shares[:1].flatten(1)
+    p = replace(field, energy=field.counted.to(field.energy)[None]).shares.flatten(1)
     return {name: float(values) for name, values in measure(field, p).items()}
 
 

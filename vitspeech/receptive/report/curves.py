@@ -8,7 +8,6 @@ Shapes: L layers, H heads.
 
 from collections.abc import Callable, Sequence
 from math import ceil, copysign, floor, isfinite, isinf, log2, nan
-from typing import NamedTuple
 
 import numpy
 from matplotlib.axes import Axes
@@ -29,7 +28,6 @@ from vitspeech.receptive.report.layout import (
     UNIFORM,
     add_legend,
     all_states,
-    draw_estimates,
     finite,
     labels_present,
     main_size_states,
@@ -143,9 +141,14 @@ def largest(values: Sequence[float]) -> float:
 def draw_measured(
     axes: Axes, state: State, number: str, scale: float, style: SeriesStyle, dashes: Dashes, *, of: str = "cumulative"
 ) -> None:
-    """Draw a number of every layer, times `scale`; `of` names the field in `LayerNumbers`."""
-    numbers = [(getattr(layer, of) or {}).get(number) for layer in state.layers]
-    draw_estimates(axes, [layer.depth for layer in state.layers], numbers, style, dashes=dashes, scale=scale)
+    """Draw a number of every layer, times `scale`, as a line with the band of its intervals; unknown ones leave gaps.
+
+    `of` names the field in `LayerNumbers`.
+    """
+    depths = [layer.depth for layer in state.layers]
+    value, low, high = scale * finite([(getattr(layer, of) or {}).get(number) for layer in state.layers]).T
+    axes.fill_between(depths, low, high, color=style.color, alpha=0.15, linewidth=0)
+    axes.plot(depths, value, linestyle=dashes, color=style.color, marker=style.marker)
 
 
 def draw_limits(
@@ -228,22 +231,9 @@ def draw_frequency(results: Sequence[Result]) -> Figure:
     return figure
 
 
-class Mark(NamedTuple):
-    """A number of the last layer that is drawn as a point.
-
-    Args:
-        number: Its name in `LayerNumbers.cumulative`.
-        side: −1 draws it to the left of zero, 1 to the right.
-        filled: Whether the point is filled.
-    """
-
-    number: str
-    side: int
-    filled: bool
-
-
-IN_IMAGE = (Mark("radius_50", 1, False), Mark("radius_90", 1, True))
-IN_TIME = (Mark("back_90", -1, True), Mark("back_50", -1, False), Mark("ahead_50", 1, False), Mark("ahead_90", 1, True))
+# Numbers of the last layer that are drawn as points (of 90 %: filled), to the left of zero (−1) or to the right (1).
+IN_IMAGE = {"radius_50": 1, "radius_90": 1}
+IN_TIME = {"back_90": -1, "back_50": -1, "ahead_50": 1, "ahead_90": 1}
 
 
 @readable
@@ -295,21 +285,17 @@ def draw_states(results: Sequence[Result]) -> Figure:
 
 
 def draw_state(
-    axes: Axes, position: float, state: State, marks: Sequence[Mark], style: SeriesStyle, scale: float
+    axes: Axes, position: float, state: State, marks: dict[str, int], style: SeriesStyle, scale: float
 ) -> None:
     """Draw the points of one state's last layer with their intervals, joined by a thin line."""
     numbers = state.layers[-1].cumulative
-    values = finite([numbers.get(mark.number) for mark in marks]) * scale
-    ends = [mark.side * value for mark, value in zip(marks, values[:, 0], strict=True)]
-    axes.plot(ends, [position] * len(ends), color=style.color, linewidth=0.9, alpha=0.6)
-    for mark, (value, low, high) in zip(marks, values, strict=True):
+    values = finite([numbers.get(name) for name in marks]) * scale * numpy.array([[side] for side in marks.values()])
+    axes.plot(values[:, 0], [position] * len(marks), color=style.color, linewidth=0.9, alpha=0.6)
+    for name, (value, *interval) in zip(marks, values, strict=True):
         # The interval of a bounded number need not contain the number itself.
-        interval = [mark.side * low, mark.side * high]
         axes.plot(interval, [position] * 2, color=style.color, marker="|", markersize=8, linewidth=1.8)
-        face = style.color if mark.filled else WHITE
-        axes.plot(
-            mark.side * value, position, color=style.color, marker=style.marker, markersize=7, markerfacecolor=face
-        )
+        face = style.color if name.endswith("90") else WHITE
+        axes.plot(value, position, color=style.color, marker=style.marker, markersize=7, markerfacecolor=face)
 
 
 @readable
@@ -395,7 +381,7 @@ def draw_visible(results: Sequence[Result]) -> Figure:
     subject = results[0].subject
     models = [(result, style) for result, style in with_styles(results) if result.visible is not None]
     names = list(dict.fromkeys(name for result, _ in models for name in result.visible.accuracy))
-    largest = max(radii_of(result)[-2] for result, _ in models)
+    largest = max(result.radii[-2] for result, _ in models)
     figure, (panels,) = subplots(1, len(names), 3.9, sharex=True, sharey=True)
     for axes, name in zip(panels, names, strict=True):
         for result, style in models:
@@ -420,20 +406,15 @@ def quantity(results: Sequence[Result]) -> str:
     return " or ".join(sorted({result.visible.quantity for result in results if result.visible is not None}))
 
 
-def radii_of(result: Result) -> numpy.ndarray:
-    """The radii of the windows in px or ms."""
-    return result.main.layers[0].cell * numpy.array(result.visible.radii)
-
-
 def draw_curve(axes: Axes, result: Result, name: str, style: SeriesStyle, complete: float) -> None:
     """Draw one model's curve for one replacement, and a tick where it reaches `KEPT` of its full value.
 
     The complete inputs are drawn at x = `complete`.
     """
-    visible, radii = result.visible, radii_of(result)
+    visible, radii = result.visible, result.radii
     positions = numpy.append(radii[:-1], complete)
     axes.fill_between(positions, *numpy.transpose(visible.interval[name]), color=style.color, alpha=0.12, linewidth=0)
     line = {"linewidth": 1.7, "linestyle": style.dashes, "marker": style.marker, "markersize": 4.5}
     axes.plot(positions, visible.accuracy[name], color=style.color, **line)
-    threshold = numpy.interp(visible.keeps(KEPT)[name].value * result.main.layers[0].cell, radii, positions)
+    threshold = numpy.interp(result.keeps[name].value, radii, positions)
     axes.plot(threshold, KEPT * visible.whole, "|", color=style.color, markersize=20, markeredgewidth=2.4)

@@ -218,11 +218,11 @@ def draw_figures(results: Sequence[Result], sample: Sample) -> dict[str, Caption
         caption = of_unit(entry.caption).format_map(words) + zero_init_note(results, main_only=not entry.untrained)
         numbers = {what.format_map(words): path for what, path in of_unit(entry.numbers).items()}
         figures[name] = CaptionedFigure(draw(results), title, caption, alternative_text(title, results, numbers))
-    if any(result.examples for result in results):
+    if shown := [result for result in results if result.examples]:
         models = ", ".join(
             f"{result.subject.name} ({', '.join(example.what for example in result.examples)})" for result in results
         )
-        figure = maps.draw_examples(results, sample)
+        figure = (maps.draw_clips if unit == "ms" else maps.draw_images)(shown, sample)
         figures["examples"] = CaptionedFigure(figure, "Single inputs", EXAMPLES[unit], f"Heat maps by model: {models}.")
     return figures
 
@@ -262,7 +262,7 @@ def number_of(result: Result, path: str) -> float | None:
         value = None if result.heads is None else float(getattr(result.heads, number).nanmean())
         return None if value is None or isnan(value) else value
     if of == "visible":
-        return result.visible and result.visible.keeps(curves.KEPT)[number].value * result.main.layers[0].cell
+        return result.visible and result.keeps[number].value
     numbers = getattr(result.main.layers[-1], of)
     return numbers[number].value if numbers and number in numbers else None
 

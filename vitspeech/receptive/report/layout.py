@@ -1,4 +1,4 @@
-"""What the figures share: the style of each model and state, fonts, legends, lines with interval bands.
+"""What the figures share: the style of each model and state, fonts, legends, finite numbers.
 
 A model has the same color and marker in every figure. Dashes distinguish states where several are drawn, and models
 elsewhere, so that every figure can be read in grayscale. Fonts are chosen so that a figure scaled to 400 px stays
@@ -13,11 +13,10 @@ from re import findall
 
 import matplotlib
 import numpy
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from vitspeech.plots.style import DARK_GRAY, REFERENCE_GRAY, Dashes, SeriesStyle, plain, series_styles
+from vitspeech.plots.style import DARK_GRAY, REFERENCE_GRAY, SeriesStyle, plain, series_styles
 from vitspeech.receptive.compare import Result, State
 from vitspeech.receptive.statistics import Estimate
 
@@ -122,24 +121,6 @@ def place_legend(figure: Figure, handles: Sequence[Line2D], **options: object) -
     )
     options = {"frameon": False, "handlelength": 2.6, "columnspacing": 1.3} | options
     figure.legend(handles=handles, loc="outside upper center", ncols=next(fitting), **options)
-
-
-def draw_estimates(
-    axes: Axes,
-    depths: Sequence[float],
-    estimates: Sequence[Estimate | None],
-    style: SeriesStyle,
-    *,
-    dashes: Dashes,
-    scale: float = 1,
-) -> None:
-    """Draw `scale` times the estimates (L,) at depths (L,), as a line with the band of its intervals.
-
-    Estimates that are `None` or not finite leave a gap.
-    """
-    value, low, high = scale * finite(estimates).T
-    axes.fill_between(depths, low, high, color=style.color, alpha=0.15, linewidth=0)
-    axes.plot(depths, value, linestyle=dashes, color=style.color, marker=style.marker)
 
 
 def finite(estimates: Sequence[Estimate | None]) -> numpy.ndarray:

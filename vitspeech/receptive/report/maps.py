@@ -292,12 +292,6 @@ def density_over_time(layer: LayerNumbers) -> tuple[numpy.ndarray, numpy.ndarray
     return field.rows.numpy() * layer.cell, numpy.where(density > LOWEST, density, nan)
 
 
-def draw_examples(results: Sequence[Result], sample: Sample) -> Figure:
-    """The first inputs of the sample, images or spectrograms, with the maps of every model that has some."""
-    measured = [result for result in results if result.examples]
-    return draw_clips(measured, sample) if measured[0].subject.takes_audio else draw_images(measured, sample)
-
-
 @readable
 def draw_images(results: Sequence[Result], sample: Sample) -> Figure:
     """One row per input: the image, then each model's maps over the image in gray."""

@@ -57,14 +57,12 @@ def model_json(result: Result) -> dict[str, Any]:
         numbers = {name: finite(measure.tolist()) for name, measure in heads.items() if measure is not None}
         values["attention"] = {"layers": result.heads.layers, **numbers}
     if result.visible is not None:
-        cell = result.main.layers[0].cell
-        kept = {name: [cell * end for end in radius] for name, radius in result.visible.keeps().items()}
         values["visible"] = {
             "inputs": result.visible.count,
-            f"radii_{subject.unit}": [radius * cell for radius in result.visible.radii],
+            f"radii_{subject.unit}": result.radii,
             result.visible.quantity: result.visible.accuracy,
             "interval_95": result.visible.interval,
-            f"keeps_90_{subject.unit}": kept,
+            f"keeps_90_{subject.unit}": result.keeps,
         }
     return values
 
@@ -157,15 +155,14 @@ def visible_rows(result: Result) -> Iterator[tuple]:
     if result.visible is None:
         return
     quantity, note = result.visible.quantity, NOTES[result.visible.quantity]
-    unit, cell = result.subject.unit, result.main.layers[0].cell
+    unit = result.subject.unit
     place = (result.subject.name, result.main.trained, result.main.size, "", "")
     for name, accuracies in result.visible.accuracy.items():
         intervals = result.visible.interval[name]
-        for radius, value, interval in zip(result.visible.radii, accuracies, intervals, strict=True):
-            window = f"visible within {radius * cell:g} {unit}, {name} outside"
+        for radius, value, interval in zip(result.radii, accuracies, intervals, strict=True):
+            window = f"visible within {radius:g} {unit}, {name} outside"
             yield *place, window, quantity, value, *interval, "", unit_of(quantity, unit), note
-    for name, radius in result.visible.keeps().items():
-        estimate = (cell * end for end in radius)
+    for name, estimate in result.keeps.items():
         yield *place, f"visible window, {name} outside", "keeps_90", *estimate, "", unit, note
 
 

@@ -87,13 +87,11 @@ def model_cells(result: Result) -> Iterator[tuple[str, str | None]]:
         if not isnan(entropy):
             yield "mean attention entropy", f"{entropy:.2f}"
     if result.visible is not None:
-        cell = result.main.layers[0].cell
         if not result.visible.agreement:
             low, high = (100 * end for end in result.visible.whole_interval)
             yield "accuracy on these inputs", f"{100 * result.visible.whole:.1f} ({low:.1f}–{high:.1f}) %"
         what = OF_AGREEMENT if result.visible.agreement else "of the accuracy"
-        for name, radius in result.visible.keeps().items():
-            estimate = Estimate(*(cell * end for end in radius))
+        for name, estimate in result.keeps.items():
             yield f"window radius for 90 % {what}, {name} outside", interval(estimate, unit)
 
 
