@@ -139,17 +139,10 @@ def write_model(source: Path, target: Path, load: Callable[[Path], Model]) -> di
 def write_test_pictures(folder: Path, labels: Sequence[Sequence[str]], data: str | Path | None) -> list[str]:
     """Write the first CIFAR-10 test picture of each label, if a model has these labels and the data set is there.
 
-    Args:
-        folder: An existing folder.
-        labels: Those of each model.
-        data: The folder of the data set, which must be there; `None` looks in VITSPEECH_DATA.
+    The data set must be in the folder `data`; `None` looks in VITSPEECH_DATA. The `labels` are those of each model.
 
     Returns:
         The names of the files, such as `ship-7.png` for test picture 7.
-
-    Raises:
-        InputError: If `data` is given and no model has the labels of CIFAR-10.
-        FileNotFoundError: If `data` is given and the data set is not there.
     """
     names, root = LABELS[10], data or os.environ.get("VITSPEECH_DATA")
     if not any(list(each) == names for each in labels):

@@ -98,19 +98,12 @@ class GraphNetwork(nn.Module):
 
 @dataclass(frozen=True)
 class Measured:
-    """Accuracy, size and speed of one graph.
+    """Accuracy, size and speed of one graph."""
 
-    Args:
-        metric: Name of the main metric of the evaluation, such as `test_accuracy`.
-        value: Its value.
-        bytes: Size of the graph.
-        milliseconds: Median time of one input (a picture, a clip, or a step of a stream) on one core.
-    """
-
-    metric: str
+    metric: str  # the main metric of the evaluation, such as `test_accuracy`
     value: float
     bytes: int
-    milliseconds: float
+    milliseconds: float  # median time of one input (a picture, a clip, or a step of a stream) on one core
 
     @property
     def described(self) -> dict[str, float]:
@@ -121,13 +114,7 @@ class Measured:
 def to_int8(
     model: Model, spec: ExportSpec, graph: "ModelProto", root: str | None
 ) -> tuple["ModelProto", dict[str, Any]]:
-    """Quantize a graph, and measure both on the test set that the model's card names.
-
-    Args:
-        model: The model.
-        spec: How it is exported.
-        graph: Its graph in fp32.
-        root: The folder of the data set; `None` is the default of the data set's class.
+    """Quantize a graph in fp32, and measure both on the test set that the model's card names, in the folder `root`.
 
     Returns:
         The graph, and what `model.json` says about it. It is an `InputError` if accuracy falls by more than `ALLOWED`.
