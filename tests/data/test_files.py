@@ -1,6 +1,5 @@
 """Files are found in order, and written atomically."""
 
-import csv
 import os
 import subprocess
 import sys
@@ -9,29 +8,6 @@ from pathlib import Path
 import pytest
 
 from vitspeech.files import walk_files, walk_folder, write_csv, write_text
-
-
-def test_a_table_is_read_back_as_it_was_given(tmp_path):
-    rows = [("a,b.wav", 'say "yes"', 0.5), ("ü.wav", "two\nlines", "")]
-    write_csv(tmp_path / "out.csv", ["file", "unit", "start_s"], iter(rows))
-    with (tmp_path / "out.csv").open(newline="") as opened:
-        found = list(csv.reader(opened))
-    assert found == [["file", "unit", "start_s"], ["a,b.wav", 'say "yes"', "0.5"], ["ü.wav", "two\nlines", ""]]
-    assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
-
-
-def broken():
-    yield ("a.wav", "go")
-    raise ValueError("b.wav: truncated")
-
-
-def test_rows_that_fail_halfway_leave_the_table_that_was_there(tmp_path):
-    write_csv(tmp_path / "out.csv", ["file", "unit"], [("old.wav", "stop")])
-    before = (tmp_path / "out.csv").read_bytes()
-    with pytest.raises(ValueError, match="truncated"):
-        write_csv(tmp_path / "out.csv", ["file", "unit"], broken())
-    assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
-    assert (tmp_path / "out.csv").read_bytes() == before
 
 
 def test_a_table_names_files_whose_names_are_not_utf_8(tmp_path):

@@ -11,7 +11,6 @@ import numpy
 import pytest
 import soundfile
 from PIL import Image
-from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
 from vitspeech.data.audio import reading
 from vitspeech.data.audio.reading import read_audio, read_clip
@@ -150,12 +149,3 @@ def test_pictures_are_counted_before_they_are_decoded(tmp_path, monkeypatch):
 def test_pixels_that_are_not_finite_are_refused(tmp_path, value):
     Image.fromarray(numpy.full((8, 8), value, numpy.float32)).save(tmp_path / "odd.tiff")
     refused(lambda path: read_picture(path, 8), tmp_path / "odd.tiff", "values that are not finite")
-
-
-def test_the_rotation_of_a_tiff_is_applied(tmp_path):
-    picture = Image.new("RGB", (20, 20), "blue")
-    picture.paste((255, 0, 0), (0, 0, 20, 10))
-    directory = ImageFileDirectory_v2()
-    directory[0x0112] = 6
-    picture.transpose(Image.Transpose.ROTATE_90).save(tmp_path / "turned.tiff", tiffinfo=directory)
-    assert (read_picture(tmp_path / "turned.tiff", 20)[0, :9] == 255).all()

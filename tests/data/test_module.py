@@ -9,21 +9,6 @@ from vitspeech.data.images.shapes import Shapes
 from vitspeech.errors import InputError
 
 
-def test_training_batches_are_augmented_and_validation_batches_are_not():
-    class Training:
-        training = True
-
-    data = Shapes(100, batch=50)
-    data.setup("fit")
-    data.trainer = Training()
-    batch = next(iter(data.train_dataloader()))
-    first, again = (data.on_after_batch_transfer(batch, 0)[0] for _ in range(2))
-    assert torch.equal(first, again)  # the batch carries its own seed
-    assert not torch.equal(first, data.normalize(batch[0]))
-    data.trainer.training = False
-    assert torch.equal(data.on_after_batch_transfer(batch, 0)[0], data.normalize(batch[0]))
-
-
 @pytest.mark.parametrize(
     ("made", "kind"),
     [

@@ -90,7 +90,10 @@ def build_data(description: dict[str, Any], kind: type, root: str | None, trust:
             raise InputError(f"the card's source={shown(arguments['source'])} has no class_path")
         arguments["source"] = build_data(arguments["source"], WordSource, root, trust)
     if package == "vitspeech":
-        check_types(arguments, get_type_hints(data_class.__init__), f"the card's data {class_path}: ")
+        # A class takes the arguments of its base classes, too.
+        bases = [base for base in reversed(data_class.__mro__) if base.__module__.startswith("vitspeech.")]
+        hints = {name: kind for base in bases for name, kind in get_type_hints(base.__init__).items()}
+        check_types(arguments, hints, f"the card's data {class_path}: ")
     parameter = inspect.signature(data_class).parameters.get("root")
     if parameter is not None:
         if root is None and parameter.default is parameter.empty:

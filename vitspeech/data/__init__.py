@@ -25,6 +25,7 @@ from vitspeech.data.utterances.augment import SequenceAugment
 from vitspeech.data.utterances.batch import SpeechBatch, collate
 from vitspeech.data.utterances.librispeech import LibriSpeech
 from vitspeech.data.utterances.module import UtteranceData
+from vitspeech.data.utterances.recorded import RecordedData
 from vitspeech.data.utterances.spoken_vocabulary import SpokenVocabulary
 from vitspeech.data.utterances.transcribed_audio import TranscribedAudio
 from vitspeech.data.utterances.word_clips import WordClip, WordSource
@@ -39,6 +40,7 @@ __all__ = [
     "ImageFolder",
     "Keywords",
     "LibriSpeech",
+    "RecordedData",
     "SequenceAugment",
     "Shapes",
     "SpeechBatch",

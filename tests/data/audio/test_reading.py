@@ -10,7 +10,6 @@ import pytest
 import soundfile
 import torch
 
-from vitspeech.data.audio import reading as audio
 from vitspeech.data.audio.reading import (
     AudioParts,
     check_audio,
@@ -185,17 +184,6 @@ def test_a_clip_is_neither_too_short_nor_too_long(tmp_path):
     assert len(read_clip(written(tmp_path / "minute.wav", minute))) == 960_000
     over = written(tmp_path / "over.wav", numpy.zeros(60 * 16_000 + 1600, numpy.int16))
     refused(over, "lasts 60.1 s, above 60 s", read_clip)
-
-
-def test_an_hour_is_refused_by_its_header(tmp_path, monkeypatch):
-    path = tmp_path / "hour.wav"
-    size = 3600 * 16_000 * 2
-    shape = struct.pack("<8sIHHIIHH", b"WAVEfmt ", 16, 1, 1, 16_000, 32_000, 2, 16)
-    with open(path, "wb") as file:
-        file.write(struct.pack("<4sI", b"RIFF", size + 36) + shape + struct.pack("<4sI", b"data", size))
-        file.truncate(size + 44)
-    monkeypatch.setattr(audio.SoundFile, "read", None)
-    refused(path, "lasts 3,600.0 s, above 60 s; use `vitspeech stream` for long recordings", read_clip)
 
 
 def test_of_long_clips_the_loudest_stretch_is_kept():

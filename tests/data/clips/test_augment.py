@@ -154,18 +154,7 @@ def test_the_defaults_change_every_clip_in_its_own_way():
 
 @pytest.mark.parametrize(
     "setting",
-    [
-        {"shift_ms": -1.0},
-        {"speed": -0.1},
-        {"speed": 1.0},
-        {"noise_prob": -0.1},
-        {"noise_prob": 1.1},
-        {"synthetic": -0.1},
-        {"synthetic": 1.1},
-        {"household": -0.1},
-        {"household": 1.1},
-        {"gain_db": -3.0},
-    ],
+    [{"shift_ms": -1.0}, {"speed": 1.0}, {"noise_prob": 1.1}, {"synthetic": -0.1}, {"household": 1.1}],
     ids=str,
 )
 def test_a_number_out_of_its_range_is_an_error_that_names_it(setting):

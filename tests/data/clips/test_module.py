@@ -38,22 +38,6 @@ def fitted(**arguments):
     return data
 
 
-def test_a_training_batch_follows_from_its_own_seed():
-    data = fitted()
-    inputs, labels = data.train.inputs[:37], data.train.labels[:37]
-    first, same = data.training_batch(inputs, labels, 5)
-    torch.rand(11)
-    assert torch.equal(data.training_batch(inputs, labels, 5)[0], first) and torch.equal(same, labels)
-    assert not (data.training_batch(inputs, labels, 6)[0] == first).all(1).any()
-
-
-def test_all_clips_of_a_batch_are_augmented_each_in_its_own_way():
-    data = fitted()
-    inputs = data.train.inputs[:1].expand(53, -1)
-    after, _ = data.training_batch(inputs, torch.zeros(53), 5)
-    assert after.shape == (53, 1600) and len(after.unique(dim=0)) == 53
-
-
 def test_training_batches_are_augmented_and_validation_batches_are_not():
     data = fitted()
     batch = next(iter(data.train_dataloader()))

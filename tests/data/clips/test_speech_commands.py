@@ -15,7 +15,6 @@ from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.clips.speech_commands import FOLDER, URL, SpeechCommands
 from vitspeech.data.module import default_root
-from vitspeech.errors import InputError
 
 SECOND = 16_000
 SPLITS = ("train", "validation", "test")
@@ -128,16 +127,6 @@ def test_splits_are_those_of_the_lists_and_labels_belong_to_their_clips(made_onc
             assert values(data, split, word) == expected(word, split)
     assert torch.equal(data.train.inputs, data.read("train").inputs) and data.train.inputs.dtype == torch.int16
     assert torch.equal(data.validation.inputs, data.read("validation").inputs)
-
-
-def test_a_list_decides_and_not_the_name(root):
-    listing(root, "validation_list.txt", "no/00000003_nohash_0.wav", "yes/00000001_nohash_0.wav")
-    listing(root, "testing_list.txt", "yes/00000000_nohash_0.wav")
-    data = made(root)
-    assert values(data, "validation") == [value("no", 3), value("yes", 1)]
-    assert values(data, "test") == [value("yes", 0)]
-    rest = {value(word, number) for word in ("yes", "no") for number in range(sum(COUNTS[word]))}
-    assert set(values(data, "train")) == rest - {value("no", 3), value("yes", 1), value("yes", 0)}
 
 
 # Of yes and no there are 24, 8 and 7 clips; of the other words 15, 5 and 5.
@@ -264,29 +253,6 @@ def test_a_download_is_fetched_once_and_only_when_asked_for(made_once, tmp_path,
     assert values(data, "test") == expected("yes", "test")
 
 
-def test_an_interrupted_download_is_not_taken_for_the_data_set(made_once, tmp_path, monkeypatch):
-    def fetch(url, archive, hash_prefix):
-        with tarfile.open(archive, "w:gz") as tar:
-            tar.add(made_once / FOLDER / URL, ".")
-
-    def interrupted(archive, folder):
-        (Path(folder) / "yes").mkdir(parents=True)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("torchaudio.datasets.speechcommands.download_url_to_file", fetch)
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr("torchaudio.datasets.speechcommands._extract_tar", interrupted)
-        SpeechCommands(("yes",), str(tmp_path), download=True).prepare_data()
-    for download in (True, False):
-        with pytest.raises(InputError, match=rf"^{tmp_path}/{FOLDER}/{URL}: unpacking was interrupted.*delete"):
-            SpeechCommands(("yes",), str(tmp_path), download=download).prepare_data()
-    shutil.rmtree(tmp_path / FOLDER / URL)
-    data = SpeechCommands(("yes",), str(tmp_path), download=True, batch=3)
-    data.prepare_data()
-    assert values(data, "test") == expected("yes", "test")
-    assert [path.name for path in (tmp_path / FOLDER).iterdir()] == [URL]
-
-
 @pytest.mark.parametrize("name", ["validation_list.txt", "testing_list.txt"])
 def test_a_list_that_names_a_missing_clip_is_an_error_that_names_it(root, name):
     path = listing(root, name, "yes/00000000_nohash_0.wav", "no/00000000_nohash_0.wav", "no/ffff_nohash_0.wav")
@@ -324,14 +290,6 @@ def test_the_clips_of_the_real_set_are_torchaudios():
         assert [file for file in ours if split != "train" or "_nohash_" in file] == theirs and theirs
     spoken = [sum(file.parent.name in TWELVE for file in data.files[split]) for split in SPLITS]
     assert spoken == [17087, 2359, 3531]
-
-
-@pytest.mark.data
-def test_no_speaker_of_the_real_set_is_in_two_splits():
-    data = SpeechCommands(TWELVE)
-    data.prepare()
-    train, validation, test = ({file.name.partition("_")[0] for file in data.files[split]} for split in SPLITS)
-    assert train and not train & validation and not train & test and not validation & test
 
 
 @pytest.mark.parametrize("split", SPLITS)

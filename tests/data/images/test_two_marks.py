@@ -1,13 +1,10 @@
 """Two marks: neither alone nor both added up tell the label, their relation always does."""
 
-import math
-
 import pytest
 import torch
 from torch import nn
 
-from vitspeech.data.images.shapes import coverage
-from vitspeech.data.images.two_marks import CRESCENT, CRESCENT_RADIUS, Marks, TwoMarks, draw, place_marks
+from vitspeech.data.images.two_marks import Marks, TwoMarks, draw, place_marks
 
 SIDE = 32
 
@@ -97,25 +94,6 @@ def test_only_the_dot_moves_with_the_distance():
         assert moved.any() and torch.minimum(*away)[moved].max() < 2.5
     without = [pictures(marks_of(13, distance), dot=False) for distance in (5, 13)]
     assert torch.equal(*without)
-
-
-def test_mirrored_pictures_keep_their_label():
-    """Marks mirrored by hand are the picture mirrored, with the same label."""
-    marks = marks_of(17, 9)
-    flipped = Marks(
-        torch.stack((marks.crescent[:, 0], SIDE - marks.crescent[:, 1]), 1),
-        math.pi - marks.angle,
-        torch.stack((marks.dot[:, 0], SIDE - marks.dot[:, 1]), 1),
-        marks.labels,
-    )
-    covers = [
-        coverage(torch.full((17,), CRESCENT), some.crescent, torch.full((17,), CRESCENT_RADIUS), some.angle, SIDE)
-        for some in (marks, flipped)
-    ]
-    assert torch.allclose(covers[0].flip(-1), covers[1], atol=1e-4)
-    opening = torch.stack((flipped.angle.sin(), flipped.angle.cos()), 1)
-    agreement = ((flipped.dot - flipped.crescent) * opening).sum(1) / 9
-    assert torch.allclose(agreement, 2.0 * marks.labels - 1, atol=1e-5)
 
 
 def narrow_network(width: int = 24) -> nn.Module:

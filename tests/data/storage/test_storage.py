@@ -284,7 +284,7 @@ def test_a_test_item_that_breaks_later_is_not_replaced_but_named_in_one_line(kin
         loader._iterator._shutdown_workers()
 
 
-def test_a_file_that_breaks_later_is_replaced_by_another_item_of_its_batch(pictures, clips, speech, tmp_path):
+def test_a_file_that_breaks_later_is_replaced_by_another_item_of_its_batch(tmp_path):
     sounds = [tmp_path / f"{number}.flac" for number in range(12)]
     for number, file in enumerate(sounds):
         soundfile.write(file, RANDOM.integers(-9000, 9000, 9000).astype(numpy.int16), 16_000)

@@ -76,15 +76,6 @@ def test_lengths_and_spans_become_shorter_by_one_speed_an_utterance():
     assert (after.spans[..., 1].amax(1) <= after.lengths).all()
 
 
-def test_speed_is_that_of_each_utterances_sound():
-    given = speech()
-    given = given._replace(waveforms=torch.stack([tone(9001)] * BATCH), lengths=torch.full((BATCH,), 9001))
-    after = changed(given, speed=0.15)
-    for sound, length in zip(after.waveforms, after.lengths.tolist(), strict=True):
-        # The length tells the speed to half a sample at the end, a tenth of the tone's swing.
-        assert_close(sound[2 : length - 3], tone(length, speed=9001 / length)[2 : length - 3], atol=0.12, rtol=0)
-
-
 def test_a_batch_is_padded_to_its_longest_and_padding_is_silent():
     given, after = speech(), changed(speed=0.15)
     assert after.waveforms.shape == (BATCH, after.lengths.max())
@@ -120,15 +111,8 @@ def test_what_is_drawn_follows_from_torchs_seed():
     ("settings", "message"),
     [
         ({"speed": -0.1}, "speed=-0.1 is not a number from 0 to 0.9"),
-        ({"speed": 1.0}, "speed=1.0"),
-        ({"gain_db": -3.0}, "gain_db=-3.0 is not a number from 0"),
-        ({"noise_prob": -0.1}, r"noise_prob=-0.1 is not a number from 0 to 1"),
         ({"noise_prob": 1.5}, r"noise_prob=1.5 is not a number from 0 to 1"),
-        ({"pause_prob": 1.5}, r"pause_prob=1.5 is not a number from 0 to 1"),
-        ({"silence_prob": -0.1}, r"silence_prob=-0.1 is not a number from 0 to 1"),
         ({"pause_ms": (2000.0, 400.0)}, r"pause_ms=\[2000.0, 400.0\] is not a range from low to high"),
-        ({"pause_ms": (-1.0, 400.0)}, r"pause_ms=\[-1.0, 400.0\] is not a range"),
-        ({"snr_db": (9.0, 3.0)}, r"snr_db=\[9.0, 3.0\] is not a range from low to high"),
         ({"snr_db": (1.0, 2.0, 3.0)}, r"snr_db=\[1.0, 2.0, 3.0\] is not a range"),
     ],
 )

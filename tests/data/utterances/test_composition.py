@@ -6,7 +6,6 @@ import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.testing import assert_array_equal
 
 from vitspeech.data.utterances.composition import compose
 from vitspeech.data.utterances.manifest import Utterance
@@ -92,47 +91,6 @@ def test_fades_are_outside_of_the_cut_and_40_ms_long():
         0.5, abs=5e-3
     )
     assert fall == pytest.approx(rise[::-1], abs=1e-3)  # a step
-
-
-@pytest.mark.parametrize(
-    ("said", "samples", "heard"),
-    [
-        (("c", 0, 3001, 1009), 5003, (1009, 4010)),  # all of a clip: nothing to fade in or out
-        (("c", 0, 2003, 1009), 5003, (1009, 3012 + 640)),
-        (("c", 1009, 3001, 1009), 5003, (1009 - 640, 3001)),
-        (("c", 1009, 2003, 0), 5003, (0, 994 + 640)),  # at the utterance's beginning
-        (("c", 1009, 2003, 4009), 5003, (4009 - 640, 5003)),  # and at its end
-        (("c", 1009, 2003, 0), 994, (0, 994)),
-        (("c", 101, 2900, 307), 3307, (307 - 101, 307 + 2799 + 101)),  # as much as there is
-        (("c", 0, 3001, 0), 3001, (0, 3001)),
-    ],
-)
-def test_a_word_without_room_to_fade_ends_at_once(said, samples, heard):
-    sound = sound_of(said, samples=samples)
-    begin, end = heard
-    assert len(sound) == samples and not sound[:begin].any() and not sound[end:].any()
-    _, first, last, start = said
-    assert sound[start : start + last - first] == pytest.approx(LEVEL * 32768, abs=0.6)
-    if begin == start or first < 640:
-        assert sound[begin] > 10  # no fade from nothing
-
-
-@pytest.mark.parametrize("snr_db", [-5.0, 0.0, 10.0, 30.0])
-@pytest.mark.parametrize("noise", [("fan", 503), ("tap", 29_009)])
-def test_the_words_energy_over_the_noises_is_the_ratio(snr_db, noise):
-    said = ("a", 1201, 2903, 5003), ("b", 701, 4201, 9001)
-    clean = sound_of(*said)
-    added = sound_of(*said, noise=noise, snr_db=snr_db) - clean
-    words = numpy.concatenate((clean[5003:6705], clean[9001:12_501]))
-    assert 10 * numpy.log10((words**2).mean() / (added**2).mean()) == pytest.approx(snr_db, abs=0.1)
-
-
-def test_noise_lies_under_all_of_it_from_its_first_sample_on_and_again_from_its_beginning():
-    silent = {"a": dataclasses.replace(CLIPS["a"], samples=numpy.zeros(4001, numpy.int16))}
-    sound = sound_of(("a", 0, 401, 0), clips=silent, samples=3001, noise=("fan", 701), snr_db=0)
-    expected = numpy.concatenate((NOISES["fan"][701:], NOISES["fan"], NOISES["fan"], NOISES["fan"]))[:3001]
-    assert numpy.corrcoef(sound, expected)[0, 1] > 0.99999
-    assert_array_equal(sound[308 : 308 + 1009], sound[308 + 1009 : 308 + 2018])
 
 
 def test_a_silent_word_and_silent_noise_stay_silent():

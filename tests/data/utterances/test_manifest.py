@@ -87,17 +87,6 @@ def test_sha256sum_agrees_with_the_sums(tmp_path):
     assert subprocess.run(["sha256sum", "--check", "SHA256SUMS"], cwd=tmp_path, capture_output=True).returncode == 1
 
 
-def test_an_altered_byte_is_an_error_that_names_both_sums(tmp_path):
-    file = tmp_path / "words.jsonl"
-    kept = write_manifest([GOOD, GOOD], file)
-    content = bytearray(file.read_bytes())
-    content[content.index(b"12.25")] += 1  # 22.25 dB: still an utterance
-    file.write_bytes(content)
-    found = hashlib.sha256(content).hexdigest()
-    with pytest.raises(ValueError, match=f"^{re.escape(str(file))}: its sha256 is {found}, but SHA256SUMS says {kept}"):
-        read_manifest(file)
-
-
 @pytest.mark.parametrize("sums", [None, "", "0" * 64 + "  other.jsonl\n"])
 def test_a_manifest_without_a_sum_is_refused(tmp_path, sums):
     file = manifest(tmp_path, line())
@@ -110,28 +99,21 @@ def test_a_manifest_without_a_sum_is_refused(tmp_path, sums):
     ("text", "reason"),
     [
         ("{broken", "Expecting property name"),
-        ("", "Expecting value"),
         ("[1, 2]", "mapping"),
         ('{"id": "u"}', "missing 7 required"),
         (line(color="red"), "'color'"),
         (line(words=[], clips=[], cuts=[], starts=[]), "are empty or differ"),
-        (line(words=["go"]), "differ in length: 1, 2, 2, 2"),
         (line(samples=10_500), "'word b', cut 701 to 4201, does not fit at 7001 of 10500 samples"),
         (line(starts=[-1, 7001]), "'word a', cut 1201 to 2903, does not fit at -1 of 20011 samples"),
-        (line(cuts=[[2903, 1201], [701, 4201]]), "'word a', cut 2903 to 1201, does not fit"),
         (line(cuts=[[-7, 1201], [701, 4201]]), "'word a', cut -7 to 1201, does not fit"),
         (line(cuts=[[1201], [701, 4201]]), "unpack"),
         (line(cuts=[[1201, 2903.5], [701, 4201]]), "not an integer"),
-        (line(starts=["5003", 7001]), "not supported between"),
         (line(samples="20011"), "not supported between|unsupported operand"),
-        (line(noise=[]), r"noise=\[\] is not a recording with its first sample"),
-        (line(noise=["hiss", -1]), r"noise=\['hiss', -1\] is not a recording"),
         (line(snr_db="loud"), "must be real number"),
         (line(snr_db=float("nan")), "NaN is not a number"),
         (line(samples=10**11), "above 9,600,000, ten minutes"),
         (line(noise=["hiss", 2**40]), "is not a recording with its first sample"),
         (line(clips=[["a"], "b"]), "the name of a clip is not a text"),
-        (line(words=[7, "b"]), "a word or the name of a clip is not a text"),
         ("[" * 100_000, "nested deeper"),
         ('{"id": "u", "id": "v"}', "the key 'id' is there twice"),
     ],

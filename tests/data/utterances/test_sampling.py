@@ -118,13 +118,6 @@ def test_silences_are_within_their_range_to_the_sample(gap_ms):
         assert problem_of(utterance) is None
 
 
-def test_words_follow_each_other_and_do_not_overlap(many):
-    for utterance in many:
-        ends = [start + last - first for start, (first, last) in zip(utterance.starts, utterance.cuts, strict=True)]
-        assert all(end <= start for end, start in zip(ends, utterance.starts[1:], strict=False))
-        assert utterance.starts[0] >= 0 and ends[-1] <= utterance.samples
-
-
 def test_long_pauses_come_as_often_as_asked_for_at_each_place():
     asked = draws(2000, words=(2, 2), pause_prob=0.2, pause_ms=(500.0, 700.0))
     long = numpy.array([silences(utterance) for utterance in asked]) > 6400

@@ -2,8 +2,6 @@
 
 import dataclasses
 import functools
-import hashlib
-import json
 import os
 import re
 import string
@@ -76,21 +74,6 @@ def test_evaluation_is_the_same_whatever_the_seed(made, split):
     assert one.utterances == other.utterances and len(one) == 11
     assert [utterance.id for utterance in one.utterances[:2]] == [f"{split}-0000", f"{split}-0001"]
     assert_same(batch_of(one), batch_of(other, seed=9))
-
-
-def test_validation_and_test_have_other_utterances_and_other_clips(made):
-    data = made()
-    said = [items.utterances for items in (data.validation, data.read("test"))]
-    assert all(one.words != other.words or one.starts != other.starts for one, other in zip(*said, strict=True))
-    throats = [
-        {
-            data.sampler(split).clips[clip].speaker.partition("+")[2]
-            for utterance in utterances
-            for clip in utterance.clips
-        }
-        for split, utterances in zip(("validation", "test"), said, strict=True)
-    ]
-    assert throats[0].isdisjoint(throats[1])
 
 
 def test_words_are_labeled_by_the_sources_numbers(made):
@@ -217,29 +200,12 @@ def test_a_manifest_is_the_test_set_that_was_written(made, file):
     assert_same(batch_of(read, 7), batch_of(drawn, 7))
 
 
-def test_writing_gives_the_sum_that_is_kept_beside_the_manifest(made, tmp_path):
-    data = made()
-    digest = data.write_manifest(str(tmp_path / "words.jsonl"))
-    content = (tmp_path / "words.jsonl").read_bytes()
-    assert digest == hashlib.sha256(content).hexdigest()
-    assert (tmp_path / "SHA256SUMS").read_text() == f"{digest}  words.jsonl\n"
-    assert [json.loads(line)["id"] for line in content.splitlines()] == [f"test-{number:04}" for number in range(11)]
-    assert made(seed=8).write_manifest(tmp_path / "again.jsonl") == digest
-
-
 def test_of_several_manifests_the_first_is_the_test_set_and_each_is_there_by_its_name(made, file, tmp_path):
     made(words=(5, 5)).write_manifest(tmp_path / "five.jsonl")
     data = made(manifests=[str(tmp_path / "five.jsonl"), str(file)])
     assert {name: len(items) for name, items in data.test_sets().items()} == {"five": 11, "three-or-four": 7}
     assert data.read("test").utterances == read_manifest(tmp_path / "five.jsonl")
     assert list(made().test_sets()) == ["drawn"]
-
-
-def test_a_manifest_that_comes_with_the_package_goes_by_its_name(made, file, monkeypatch):
-    monkeypatch.setattr(word_sequences, "MANIFESTS", file.parent)
-    data = made(manifests=["three-or-four"])
-    data.prepare_data()
-    assert len(data.read("test")) == 7 and list(data.test_sets()) == ["three-or-four"]
 
 
 @pytest.mark.parametrize(

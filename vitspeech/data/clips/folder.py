@@ -12,7 +12,6 @@ from torch.utils.data import Dataset
 
 from vitspeech.data.audio.reading import ENDINGS, read_audio
 from vitspeech.data.batches import TensorItems
-from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.module import WaveformData
 from vitspeech.data.clips.silence import NOISE
 from vitspeech.data.labeled_files import (
@@ -50,11 +49,9 @@ class AudioFolder(WaveformData):
 
     Args:
         root: The folder described above.
-        seconds: Length of a clip. Shorter recordings are padded; of longer ones the stretch of most energy is kept.
-        batch: Clips of an optimizer step, on all devices together.
-        augment: Augmentation of training clips; `None` is `WaveformAugment()`.
-        seed: The run's seed; the command line sets it to `seed_everything`.
-        **storage: Arguments of `DataModule`: `storage`, `workers`, `broken`. With a pack, `root` is not read.
+        **options: Those of `WaveformData`: `seconds`, `batch`, `augment`, `seed`, `storage`, `workers` and `broken`.
+            Recordings shorter than `seconds` are padded; of longer ones the stretch of most energy is kept. With a
+            pack, `root` is not read.
 
     Warns:
         UserWarning: If recordings are silent or clipped, a word has only one, or held-out splits share speakers.
@@ -65,17 +62,8 @@ class AudioFolder(WaveformData):
 
     reads_files = True
 
-    def __init__(
-        self,
-        root: str,
-        *,
-        seconds: float = 1.0,
-        batch: int = 128,
-        augment: WaveformAugment | None = None,
-        seed: int = 0,
-        **storage: Any,
-    ) -> None:
-        super().__init__(seconds=seconds, batch=batch, augment=augment, seed=seed, **storage)
+    def __init__(self, root: str, **options: Any) -> None:
+        super().__init__(**options)
         self.root = self.item_root = Path(root)
         if self.pack is not None:
             self.labels = self.pack.labels

@@ -13,7 +13,6 @@ from tqdm import tqdm
 
 from vitspeech.data.audio.reading import read_clip
 from vitspeech.data.batches import TensorItems
-from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.module import WaveformData
 from vitspeech.data.clips.silence import (
     NOISE,
@@ -60,11 +59,9 @@ class SpeechCommands(WaveformData, WordSource):
         unknown: Number of clips labeled `unknown` per clip of a word, as far as there are enough; 0 omits the label.
             The official value is 0.1.
         silence: Number of clips labeled `silence` per clip of a word; 0 omits the label.
-        batch: Clips of an optimizer step, on all devices together.
         download: Download the data set into `root` if it is missing.
-        augment: Augmentation of training clips; `None` is `WaveformAugment()`.
-        seed: The run's seed; the command line sets it to `seed_everything`.
-        **storage: Arguments of `DataModule`: `storage`, `workers`, `broken`. With a pack, `root` is not read.
+        **options: Those of `WaveformData`: `batch`, `augment`, `seed`, `storage`, `workers` and `broken`. With a pack,
+            `root` is not read.
     """
 
     reads_files = True
@@ -76,13 +73,10 @@ class SpeechCommands(WaveformData, WordSource):
         *,
         unknown: float = 0.0,
         silence: float = 0.0,
-        batch: int = 128,
         download: bool = False,
-        augment: WaveformAugment | None = None,
-        seed: int = 0,
-        **storage: Any,
+        **options: Any,
     ) -> None:
-        super().__init__(seconds=1.0, batch=batch, augment=augment, seed=seed, **storage)
+        super().__init__(seconds=1.0, **options)
         self.words, self.extra_ratios = different_words(WORDS if words is None else words), shares_of(unknown, silence)
         if foreign := sorted(set(self.words) - set(WORDS)):
             raise InputError(f"words: {', '.join(foreign)} not in the data set; known: {', '.join(WORDS)}")

@@ -6,6 +6,7 @@ not how well it recognizes people.
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import soundfile
 import torch
@@ -16,7 +17,6 @@ from tqdm import tqdm
 from vitspeech.data.audio.reading import SAMPLE_RATE_HZ, fit_length
 from vitspeech.data.audio.synthesis import SPLITS, Synthesizer, Voice, draw_voice
 from vitspeech.data.batches import TensorItems
-from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.module import WaveformData
 from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.clips.silence import SILENCE, UNKNOWN, different_words, noise_part, shares_of
@@ -43,9 +43,7 @@ class SpokenWords(WaveformData, WordSource):
         silence: Number of clips labeled `silence` per clip of a word: pink noise, from inaudible to loud, which each
             split has its own part of; 0 omits the label.
         drawn_from: Seed of the synthesized clips, independent of the run's seed.
-        batch: Clips of an optimizer step, on all devices together.
-        augment: Augmentation of training clips; `None` is `WaveformAugment()`.
-        seed: The run's seed; the command line sets it to `seed_everything`.
+        **options: Those of `WaveformData`: `batch`, `augment` and `seed`.
     """
 
     def __init__(
@@ -56,11 +54,9 @@ class SpokenWords(WaveformData, WordSource):
         unknown: float = 0.1,
         silence: float = 0.1,
         drawn_from: int = 0,
-        batch: int = 128,
-        augment: WaveformAugment | None = None,
-        seed: int = 0,
+        **options: Any,
     ) -> None:
-        super().__init__(seconds=1.0, batch=batch, augment=augment, seed=seed)
+        super().__init__(seconds=1.0, **options)
         self.words, self.extra_ratios = different_words(words), shares_of(unknown, silence)
         check_number("count", count, 50)
         check_number("drawn_from", drawn_from, 0, MOST_SEED)

@@ -9,7 +9,6 @@ from torchvision.datasets import CIFAR10, CIFAR100
 
 from vitspeech.data.batches import TensorItems
 from vitspeech.data.downloads import downloading
-from vitspeech.data.images.augment import Augment
 from vitspeech.data.images.module import ImageData
 from vitspeech.data.module import default_root
 from vitspeech.data.splits import split_indices
@@ -39,9 +38,7 @@ class Cifar(ImageData):
         batch: Images of an optimizer step, on all devices together.
         validation: Number of training images held out for validation; the same images for every seed.
         download: Download the data set into `root` if it is missing.
-        augment: Augmentation of training images; `None` is `Augment()`.
-        seed: The run's seed; the command line sets it to `seed_everything`.
-        **storage: Arguments of `DataModule`: `storage` (`memory` or a pack), `workers`, `broken`.
+        **options: Those of `ImageData`: `augment`, `seed`, `storage` (`memory` or a pack) and `workers`.
     """
 
     mean = (0.4914, 0.4822, 0.4465)
@@ -56,11 +53,9 @@ class Cifar(ImageData):
         batch: int = 512,
         validation: int = 5000,
         download: bool = False,
-        augment: Augment | None = None,
-        seed: int = 0,
-        **storage: Any,
+        **options: Any,
     ) -> None:
-        super().__init__(batch=batch, augment=augment, seed=seed, **storage)
+        super().__init__(batch=batch, **options)
         self.classes, self.labels = classes, LABELS[classes]
         self.reader = CIFAR10 if classes == 10 else CIFAR100
         self.root = default_root(root)

@@ -11,7 +11,6 @@ from torch.utils.data import Dataset
 from tqdm import tqdm
 
 from vitspeech.data.batches import TensorItems
-from vitspeech.data.images.augment import Augment
 from vitspeech.data.images.module import ImageData
 from vitspeech.data.images.reading import ENDINGS, check_picture, decode_picture, read_picture
 from vitspeech.data.labeled_files import (
@@ -40,10 +39,8 @@ class ImageFolder(ImageData):
     Args:
         root: The folder described above.
         image: Side in pixels to which the center square of each picture is scaled.
-        batch: Pictures of an optimizer step, on all devices together.
-        augment: Augmentation of training pictures; `None` is `Augment()`.
-        seed: The run's seed; the command line sets it to `seed_everything`.
-        **storage: Arguments of `DataModule`: `storage`, `workers`, `broken`. With a pack, `root` is not read.
+        **options: Those of `ImageData`: `batch`, `augment`, `seed`, `storage`, `workers` and `broken`. With a pack,
+            `root` is not read.
     """
 
     mean = (0.485, 0.456, 0.406)
@@ -51,17 +48,8 @@ class ImageFolder(ImageData):
 
     reads_files = True
 
-    def __init__(
-        self,
-        root: str,
-        *,
-        image: int = 64,
-        batch: int = 128,
-        augment: Augment | None = None,
-        seed: int = 0,
-        **storage: Any,
-    ) -> None:
-        super().__init__(batch=batch, augment=augment, seed=seed, **storage)
+    def __init__(self, root: str, *, image: int = 64, **options: Any) -> None:
+        super().__init__(**options)
         self.root, self.image = Path(root), image
         self.item_root = self.root
         if self.pack is not None:

@@ -7,6 +7,7 @@ Shapes: B batch, N image side.
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,7 +16,6 @@ from torch.utils.data import Dataset
 from torchvision.io import write_png
 
 from vitspeech.data.batches import TensorItems
-from vitspeech.data.images.augment import Augment
 from vitspeech.data.images.module import ImageData
 from vitspeech.errors import MOST_SEED, check_number
 
@@ -31,24 +31,14 @@ class Shapes(ImageData):
     Args:
         count: Number of training pictures; validation and test have a fifth of it each.
         drawn_from: Seed of the generated pictures, independent of the run's seed.
-        batch: Pictures of an optimizer step, on all devices together.
-        augment: Augmentation of training pictures; `None` is `Augment()`.
-        seed: The run's seed; the command line sets it to `seed_everything`.
+        **options: Those of `ImageData`: `batch`, `augment` and `seed`.
     """
 
     labels = list(LABELS)
     image = 32
 
-    def __init__(
-        self,
-        count: int = 10_000,
-        *,
-        drawn_from: int = 0,
-        batch: int = 128,
-        augment: Augment | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(batch=batch, augment=augment, seed=seed)
+    def __init__(self, count: int = 10_000, *, drawn_from: int = 0, **options: Any) -> None:
+        super().__init__(**options)
         check_number("count", count, 50)
         check_number("drawn_from", drawn_from, 0, MOST_SEED)
         self.count, self.drawn_from = count, drawn_from

@@ -8,7 +8,7 @@ Shapes: B batch, N image side.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -37,10 +37,9 @@ class TwoMarks(ImageData):
         count: Number of training pictures. Validation and test have 2,000 each whatever `count` is, so that results of
             small runs are precise, too.
         drawn_from: Seed of the generated pictures, independent of the run's seed.
-        batch: Pictures of an optimizer step, on all devices together.
         augment: Augmentation of training pictures; `None` mirrors half of them, which keeps the label. `translate` and
             `cutout` may hide a mark and are off by default.
-        seed: The run's seed; the command line sets it to `seed_everything`.
+        **options: The others of `ImageData`: `batch` and `seed`.
     """
 
     labels = ["away", "towards"]
@@ -52,11 +51,10 @@ class TwoMarks(ImageData):
         count: int = 10_000,
         *,
         drawn_from: int = 0,
-        batch: int = 128,
         augment: Augment | None = None,
-        seed: int = 0,
+        **options: Any,
     ) -> None:
-        super().__init__(batch=batch, augment=Augment(translate=0) if augment is None else augment, seed=seed)
+        super().__init__(augment=Augment(translate=0) if augment is None else augment, **options)
         check_number("distance", distance, NEAREST, FARTHEST)
         check_number("count", count, 50)
         check_number("drawn_from", drawn_from, 0, MOST_SEED)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from torchaudio.datasets import LIBRISPEECH
 
@@ -15,7 +15,6 @@ from vitspeech.data.labeled_files import files_of, hold_out
 from vitspeech.data.module import default_root
 from vitspeech.data.splits import digest
 from vitspeech.data.storage.rows import UNREADABLE
-from vitspeech.data.utterances.augment import SequenceAugment
 from vitspeech.data.utterances.recorded import RecordedData, RecordedUtterances, Recording
 from vitspeech.errors import InputError, check_number
 
@@ -47,18 +46,8 @@ class LibriSpeech(RecordedData):
         validation_speakers: Speakers of the training subsets that are held out for validation.
         test_speakers: Speakers of the training subsets that are held out for the test.
         hours: Train on about this many hours: utterances of all speakers, chosen by a hash; `None` is all.
-        units: What is recognized: `characters` (with a space between words), `pieces` of words (byte-pair units), or
-            `words`.
-        vocabulary: All words, or all characters including the space; `training` is those of the training transcripts.
-            `None` is the words of training, or the space, the apostrophe and the letters a to z.
-        vocab_size: Number of pieces, learned from the training transcripts.
-        batch: Utterances of an optimizer step, on all devices together.
-        batch_s: Instead of `batch`: seconds of sound of an optimizer step, with padding. Its utterances are of similar
-            duration, so that there is less padding (`DurationBatches`).
         download: Download the official subsets that are missing.
-        augment: Augmentation of training utterances; `None` is `SequenceAugment()`.
-        seed: The run's seed; the command line sets it to `seed_everything`.
-        **storage: Arguments of `DataModule`: `storage`, `workers`, `broken`. With a pack, `root` is not read.
+        **options: Those of `RecordedData`.
     """
 
     def __init__(
@@ -71,18 +60,10 @@ class LibriSpeech(RecordedData):
         validation_speakers: Sequence[int] = (),
         test_speakers: Sequence[int] = (),
         hours: float | None = None,
-        units: Literal["words", "characters", "pieces"] = "characters",
-        vocabulary: Sequence[str] | Literal["training"] | None = None,
-        vocab_size: int = 500,
-        batch: int = 32,
-        batch_s: float | None = None,
         download: bool = False,
-        augment: SequenceAugment | None = None,
-        seed: int = 0,
-        **storage: Any,
+        **options: Any,
     ) -> None:
-        of_units = {"units": units, "vocabulary": vocabulary, "vocab_size": vocab_size}
-        super().__init__(**of_units, batch=batch, batch_s=batch_s, augment=augment, seed=seed, **storage)
+        super().__init__(**options)
         self.subsets = {"train": list(train), "validation": list(validation), "test": list(test)}
         self.speakers = {
             "validation": [str(speaker) for speaker in validation_speakers],

@@ -114,8 +114,19 @@ class RecordedData(UtteranceData):
     A subclass sets `root` and `item_root`, and implements `listed` and `training_transcripts`.
 
     Args:
-        units, vocabulary, vocab_size, batch, batch_s, augment, seed, **storage: See `TranscribedAudio`. Characters of
-            held-out transcripts that training does not have are reported, and count as errors in the test.
+        units: What is recognized: `words`, `characters` (with a space between words), or `pieces` of words (byte-pair
+            units), which can write any word of the characters in training transcripts.
+        vocabulary: All words, or all characters including the space, that transcripts may contain; `training` is those
+            of the training transcripts. `None` is the words of training, or the space, the apostrophe and the letters
+            a to z. Characters of held-out transcripts that training does not have are reported, and count as errors in
+            the test.
+        vocab_size: Number of pieces, learned from the training transcripts.
+        batch: Utterances of an optimizer step, on all devices together.
+        batch_s: Instead of `batch`: seconds of sound of an optimizer step, with padding. Its utterances are of similar
+            duration, so that there is less padding (`DurationBatches`).
+        augment: Augmentation of training utterances; `None` is `SequenceAugment()`.
+        seed: The run's seed; the command line sets it to `seed_everything`.
+        **storage: Arguments of `DataModule`: `storage`, `workers`, `broken`. With a pack, `root` is not read.
 
     Attributes:
         root: The folder that the names of recordings are relative to.
@@ -128,13 +139,13 @@ class RecordedData(UtteranceData):
     def __init__(
         self,
         *,
-        units: str,
+        units: Literal["words", "characters", "pieces"] = "characters",
         vocabulary: Sequence[str] | Literal["training"] | None = None,
         vocab_size: int = 500,
-        batch: int,
-        batch_s: float | None,
-        augment: SequenceAugment | None,
-        seed: int,
+        batch: int = 32,
+        batch_s: float | None = None,
+        augment: SequenceAugment | None = None,
+        seed: int = 0,
         **storage: Any,
     ) -> None:
         super().__init__(units=units, batch=batch, augment=augment, seed=seed, **storage)

@@ -4,14 +4,13 @@ Shapes: N samples, A samples of background noise.
 """
 
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from vitspeech.data.labeled_files import hold_out, read_rows, split_sources
 from vitspeech.data.splits import speaker_in_name
-from vitspeech.data.utterances.augment import SequenceAugment
 from vitspeech.data.utterances.recorded import RecordedData, Recording
 from vitspeech.errors import InputError
 
@@ -37,21 +36,11 @@ class TranscribedAudio(RecordedData):
 
     Args:
         root: The folder described above.
-        units: What is recognized: `words`, `characters` (with a space between words), or `pieces` of words (byte-pair
-            units), which can write any word of the characters in training transcripts.
-        vocabulary: All words, or all characters including the space, that transcripts may contain; `training` is the
-            words of train.csv, or the characters of the training transcripts. `None` is the words of train.csv, or the
-            space, the apostrophe and the letters a to z. Words include those of rows that are held out.
-        vocab_size: Number of pieces, learned from the training transcripts: the rows of train.csv that are not held
-            out.
+        units: What is recognized: `words`, including those of rows of train.csv that are held out, `characters` (with a
+            space between words), or `pieces` of words. Characters and pieces are those of the other rows.
         text: `as_written` takes transcripts as they are. `plain` converts them to lower case without punctuation; see
             `plain_text`.
-        batch: Utterances of an optimizer step, on all devices together.
-        batch_s: Instead of `batch`: seconds of sound of an optimizer step, with padding. Its utterances are of similar
-            duration, so that there is less padding (`DurationBatches`).
-        augment: Augmentation of training utterances; `None` is `SequenceAugment()`.
-        seed: The run's seed; the command line sets it to `seed_everything`.
-        **storage: Arguments of `DataModule`: `storage`, `workers`, `broken`. With a pack, `root` is not read.
+        **options: The others of `RecordedData`.
     """
 
     def __init__(
@@ -59,17 +48,10 @@ class TranscribedAudio(RecordedData):
         root: str,
         *,
         units: Literal["words", "characters", "pieces"] = "words",
-        vocabulary: Sequence[str] | Literal["training"] | None = None,
-        vocab_size: int = 500,
         text: Literal["as_written", "plain"] = "as_written",
-        batch: int = 32,
-        batch_s: float | None = None,
-        augment: SequenceAugment | None = None,
-        seed: int = 0,
-        **storage: Any,
+        **options: Any,
     ) -> None:
-        of_units = {"units": units, "vocabulary": vocabulary, "vocab_size": vocab_size}
-        super().__init__(**of_units, batch=batch, batch_s=batch_s, augment=augment, seed=seed, **storage)
+        super().__init__(units=units, **options)
         self.root, self.text = Path(root), text
         self.item_root = self.root
         if self.pack is not None:
