@@ -21,14 +21,7 @@ MOST_BYTES = 2**30  # of a CSV file
 
 @dataclass(frozen=True, slots=True)
 class LabeledFile:
-    """A recording or picture of a folder or of a CSV file.
-
-    Args:
-        file: The file.
-        label: Its word or class.
-        speaker: Who speaks, if a column `speaker` or the file name says so.
-        location: The folder, or the CSV file and line, for messages.
-    """
+    """A recording or picture; its location is the folder, or the CSV file and line, for messages."""
 
     file: Path
     label: str

@@ -248,13 +248,10 @@ def warn_of_levels(clips: numpy.ndarray, files: Sequence[str | Path], stacklevel
     """Warn once about the silent ones of int16 clips (F, L), and once about the clipped ones; see `read_clips`."""
     silent, clipped = [], []
     for clip, file in zip(clips, files, strict=True):
-        low, high = int(clip.min()), int(clip.max())
-        if max(-low, high) <= SILENT_PEAK:
+        if peak(clip) <= SILENT_PEAK:
             silent.append(file)
-        elif max(-low, high) >= FULL_SCALE:
-            at_full_scale = numpy.count_nonzero((clip >= FULL_SCALE) | (clip <= -FULL_SCALE))
-            if at_full_scale >= max(CLIPPED_SAMPLES, CLIPPED_FRACTION * len(clip)):
-                clipped.append(file)
+        elif is_clipped(clip):
+            clipped.append(file)
     for problem, problem_files in (
         ("silent (nothing above -66 dBFS)", silent),
         ("clipped (many samples at full scale)", clipped),
@@ -262,6 +259,17 @@ def warn_of_levels(clips: numpy.ndarray, files: Sequence[str | Path], stacklevel
         if problem_files:
             count, names = f"{len(problem_files):,} of {len(files):,}", some_names(problem_files)
             warnings.warn(f"{count} clips are {problem}: {names}", stacklevel=stacklevel)
+
+
+def peak(samples: numpy.ndarray) -> int:
+    """The largest absolute value of int16 samples (N,)."""
+    return max(-int(samples.min(initial=0)), int(samples.max(initial=0)))
+
+
+def is_clipped(samples: numpy.ndarray) -> bool:
+    """Whether many of int16 samples (N,) are at full scale, as in `read_clips`."""
+    at_full_scale = numpy.count_nonzero((samples >= FULL_SCALE) | (samples <= -FULL_SCALE))
+    return at_full_scale >= max(CLIPPED_SAMPLES, CLIPPED_FRACTION * len(samples))
 
 
 PART_S = 10.0

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy
 import soundfile
 
-from vitspeech.data.audio.reading import CLIPPED_FRACTION, CLIPPED_SAMPLES, FULL_SCALE, SAMPLE_RATE_HZ, SILENT_PEAK
+from vitspeech.data.audio.reading import SAMPLE_RATE_HZ, SILENT_PEAK, is_clipped, peak
 from vitspeech.data.splits import NO_HASH
 from vitspeech.data.utterances.word_clips import FRAME, HOP, word_span
 from vitspeech.errors import InputError
@@ -48,8 +48,7 @@ def missing_takes(folder: str | Path, words: Sequence[str], count: int, speaker:
 
 def problem_of_take(samples: numpy.ndarray) -> str | None:
     """What is wrong with a take of one word, int16 (N,) at 16 kHz, and what to do; `None` if nothing is."""
-    level = peak(samples)
-    if level <= SILENT_PEAK:
+    if peak(samples) <= SILENT_PEAK:
         return "silent: is the microphone muted?"
     if is_clipped(samples):
         return "clipped: speak more softly, or farther from the microphone"
@@ -71,17 +70,6 @@ def problem_of_noise(samples: numpy.ndarray) -> str | None:
     if peak(samples) == 0:
         return "silent: is the microphone muted?"
     return "clipped: make less noise" if is_clipped(samples) else None
-
-
-def peak(samples: numpy.ndarray) -> int:
-    """The largest absolute value of int16 samples (N,)."""
-    return int(numpy.abs(samples.astype(numpy.int32)).max(initial=0))
-
-
-def is_clipped(samples: numpy.ndarray) -> bool:
-    """Whether many samples are at full scale, as in `read_clips`."""
-    at_full_scale = numpy.count_nonzero(numpy.abs(samples.astype(numpy.int32)) >= FULL_SCALE)
-    return at_full_scale >= max(CLIPPED_SAMPLES, CLIPPED_FRACTION * len(samples))
 
 
 def signal_to_noise_db(samples: numpy.ndarray) -> float:

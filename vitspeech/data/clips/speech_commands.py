@@ -123,7 +123,8 @@ class SpeechCommands(WaveformData, WordSource):
         files = self.files[split]
         word_files = [file for file in files if file.parent.name in self.words]
         other_files = [file for file in files if file.parent.name not in self.words]
-        return word_files, self.select_unknown(other_files, len(word_files))
+        count = min(round(self.extra_ratios.get(UNKNOWN, 0) * len(word_files)), len(other_files))
+        return word_files, fixed_choice(other_files, count)
 
     @property
     def heard_words(self) -> list[str]:
@@ -171,11 +172,6 @@ class SpeechCommands(WaveformData, WordSource):
             self.noise = torch.cat([noise_part(recording, "train") for recording in self.noise_recordings.values()])
         elif SILENCE in self.extra_ratios:
             raise FileNotFoundError(f"{self.folder / NOISE}: no recordings to cut silence from")
-
-    def select_unknown(self, files: list[Path], word_count: int) -> list[Path]:
-        """Select clips of other words at random: `unknown` times the number of word clips, or all there are."""
-        count = min(round(self.extra_ratios.get(UNKNOWN, 0) * word_count), len(files))
-        return fixed_choice(files, count)
 
     def augment_batch(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """As the base class, but each clip labeled `silence` is first replaced by new noise of a random level."""

@@ -71,7 +71,9 @@ class SpokenWords(WaveformData, WordSource):
         labels = self.draw_labels(split, generator)
         texts, word_count = [self.words[label] for label in labels], len(labels)
         others = [word for word in OTHERS if word not in self.words]
-        unknown_count, silence_count = (self.extra_count(label, word_count) for label in (UNKNOWN, SILENCE))
+        unknown_count, silence_count = (
+            round(self.extra_ratios.get(label, 0) * word_count) for label in (UNKNOWN, SILENCE)
+        )
         for index in torch.randint(0, len(others), (unknown_count,), generator=generator).tolist():
             labels.append(self.labels.index(UNKNOWN))
             texts.append(others[index])
@@ -80,10 +82,6 @@ class SpokenWords(WaveformData, WordSource):
         clips = torch.cat((words, noise_clips(silence_count, self.samples, split, generator)))
         speakers = [speaker(voice) for voice in voices] + ["hiss"] * silence_count
         return TensorItems(clips, torch.tensor(labels + [len(self.labels) - 1] * silence_count), speakers)
-
-    def extra_count(self, label: str, word_count: int) -> int:
-        """The number of clips labeled `unknown` or `silence`."""
-        return round(self.extra_ratios.get(label, 0) * word_count)
 
     def draw_labels(self, split: str, generator: torch.Generator) -> list[int]:
         """Draw the word of each word clip of the split, as an index of `words`."""

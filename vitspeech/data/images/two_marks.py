@@ -70,19 +70,12 @@ class TwoMarks(ImageData):
 
 
 class Marks(NamedTuple):
-    """Positions of the marks in a batch of pictures, as (down, across) in px from the upper left corner.
+    """Positions of the marks in a batch of pictures, as (down, across) in px from the upper left corner."""
 
-    Attributes:
-        crescent: Center of the crescent (B, 2).
-        angle: Direction of its opening, in radians clockwise from the right (B,).
-        dot: Center of the dot (B, 2).
-        labels: 1 if the dot is on the open side, 0 if it is opposite (B,).
-    """
-
-    crescent: Tensor
-    angle: Tensor
-    dot: Tensor
-    labels: Tensor
+    crescent: Tensor  # its center (B, 2)
+    angle: Tensor  # the direction of its opening, in radians clockwise from the right (B,)
+    dot: Tensor  # its center (B, 2)
+    labels: Tensor  # 1 if the dot is on the open side, 0 if it is opposite (B,)
 
 
 def place_marks(count: int, distance: float, side: int, generator: torch.Generator) -> Marks:

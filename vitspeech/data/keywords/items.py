@@ -24,8 +24,7 @@ FADE = 160  # samples, 10 ms at 16 kHz, at each cut
 
 def join_halves(first: numpy.ndarray, second: numpy.ndarray) -> numpy.ndarray:
     """The first half of one word followed by the second half of another: int16 (N,), (N,) -> (N,)."""
-    joined = numpy.zeros_like(first)
-    middle = len(joined) // 2
+    joined, middle = numpy.zeros_like(first), len(first) // 2
     beginning, ending = faded(first[: center(first)], end=True), faded(second[center(second) :], start=True)
     beginning, ending = beginning[-middle:], ending[: len(joined) - middle]
     joined[middle - len(beginning) : middle] = beginning
@@ -90,13 +89,8 @@ class KeywordItems(TensorItems):
     - `piece`: a piece of continuous speech as long as a word, alone in its clip; labeled `unknown`.
     - `silence`: zeros, which `Keywords.augment_batch` replaces by noise.
 
-    Args:
-        inputs: Clips that are kept, int16 (F, N).
-        labels: The label of each, int64 (F,).
-        speakers: Who speaks each.
-        made: Number of clips of each kind that an epoch has besides.
-        words: Number of keywords: the labels below it are keywords, this one is `unknown`, the next one `silence`.
-        speech: Continuous speech to cut from, int16 (A,), at least N samples; not used without clips of that kind.
+    `made` is the number of clips of each kind that an epoch has besides, and `words` that of keywords: the labels below
+    it are keywords, this one is `unknown`, the next one `silence`. Speech is int16 (A,), of at least N samples.
     """
 
     def __init__(

@@ -46,10 +46,8 @@ WRITTEN = ("splits", "listed", "broken", "files", "complete")  # of pack.json: w
 class Entries:
     """The items of a split, as a pack holds them.
 
-    Args:
-        read: The bytes of the input of an index. It is called from several threads.
-        describe: The columns of `DESCRIPTION` of an index, without `bytes`.
-        count: Number of items.
+    `read`, called from several threads, returns the bytes of the input of an index, and `describe` its columns of
+    `DESCRIPTION` but for `bytes`.
     """
 
     read: Callable[[int], bytes]
@@ -249,24 +247,14 @@ def check_pack(folder: Path, *, progress: bool = True) -> int:
     return sum(shard["items"] for shards in description["splits"].values() for shard in shards)
 
 
-def pack(
-    data: DataModule,
-    folder: Path,
-    source: dict[str, Any],
-    *,
-    shard_mb: float = 256,
-    workers: int = 4,
-    progress: bool = True,
-) -> None:
+def pack(data: DataModule, folder: Path, source: dict[str, Any], **options: Any) -> None:
     """Write all splits of a data set into a pack, or the rest of one that was interrupted.
 
     Args:
         data: The data set, which reads its files one by one (`storage="files"`) if they do not fit into memory.
         folder: The pack.
         source: Class and arguments of the data set, by which a pack that is not finished is recognized.
-        shard_mb: Size of a shard in MiB.
-        workers: Threads that read items.
-        progress: Show a progress bar.
+        **options: Those of `PackWriter`: `shard_mb`, `workers` and `progress`.
     """
     data.prepare_data()
     dataset = data.read("train")
@@ -277,7 +265,7 @@ def pack(
     folder.mkdir(parents=True, exist_ok=True)
     lock = lock_beside(folder)
     try:
-        writer = PackWriter(folder, about, shard_mb=shard_mb, workers=workers, broken=data.broken, progress=progress)
+        writer = PackWriter(folder, about, broken=data.broken, **options)
         for split in SPLITS:
             dataset = dataset if split == "train" else data.read(split)
             # Reading a split may leave broken files out, and their names.

@@ -111,16 +111,7 @@ def numbers(content: memoryview, dtype: str, shape: tuple[int, ...]) -> Tensor:
 
 
 class Pack:
-    """A data set in a pack.
-
-    Args:
-        folder: The pack.
-
-    Attributes:
-        labels: The label of each class or unit.
-        preprocessing: As that of the data set.
-        heard_words: As that of the data set; `None` if it has none.
-    """
+    """A data set in a pack, with its labels, preprocessing and, if it has any, heard words."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -158,12 +149,7 @@ class Pack:
     def item_labels(self, split: str) -> Tensor:
         """The index of each item's label (items,)."""
         column = self.table(split).column("label")
-        labels = torch.empty(len(column), dtype=torch.int64)
-        start = 0
-        for chunk in column.chunks:
-            labels[start : start + len(chunk)] = torch.from_numpy(numpy.array(chunk))
-            start += len(chunk)
-        return labels
+        return torch.from_numpy(column.to_numpy().copy())  # it is mapped into memory that cannot be written to
 
     def speakers(self, split: str) -> list[str] | None:
         """The speaker of each item; `None` if one is unknown."""
@@ -187,10 +173,8 @@ class Pack:
 
     def check(self, labels: list[str], preprocessing: dict[str, Any]) -> None:
         """Refuse a pack of another data set."""
-        packed = {"labels": self.labels} | self.preprocessing
-        self.compare(
-            {name: packed.get(name) for name in ("labels", *preprocessing)}, {"labels": list(labels)} | preprocessing
-        )
+        asked, packed = {"labels": list(labels)} | preprocessing, {"labels": self.labels} | self.preprocessing
+        self.compare({name: packed.get(name) for name in asked}, asked)
 
     def check_arguments(self, arguments: dict[str, Any]) -> None:
         """Refuse a pack of other items than the arguments in a config ask for: a card names those."""

@@ -5,7 +5,7 @@ Shapes: B utterances, N samples.
 
 import string
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -44,9 +44,6 @@ class Described(Sequence):
 
     def __getitem__(self, index: int) -> PackedUtterance:
         return PackedUtterance(self.names[index].as_py(), self.transcripts[index].as_py().split())
-
-    def __iter__(self) -> Iterator[PackedUtterance]:
-        return (self[index] for index in range(len(self)))
 
 
 class PackedUtterances(Dataset):

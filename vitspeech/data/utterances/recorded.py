@@ -15,7 +15,15 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from tqdm import tqdm
 
-from vitspeech.data.audio.reading import LONGEST_S, SAMPLE_RATE_HZ, SHORTEST_S, SILENT_PEAK, check_audio, read_clip
+from vitspeech.data.audio.reading import (
+    LONGEST_S,
+    SAMPLE_RATE_HZ,
+    SHORTEST_S,
+    SILENT_PEAK,
+    check_audio,
+    peak,
+    read_clip,
+)
 from vitspeech.data.batches import Batches, DurationBatches
 from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.labeled_files import check_files, known_speakers
@@ -32,14 +40,9 @@ TRAINING = "training"
 
 @dataclass(frozen=True)
 class Recording:
-    """A recording with its transcript.
+    """A recording with its transcript; the location is the file and line that it is from, for messages.
 
-    Args:
-        id: Its name: the path as in the CSV file, or the corpus's own.
-        words: The transcript.
-        file: The audio file.
-        speaker: Who speaks, if known.
-        location: The file and line that the transcript is from, for messages.
+    The id is the path as in the CSV file, or the corpus's own name.
     """
 
     id: str
@@ -50,14 +53,10 @@ class Recording:
 
 
 class RecordedUtterances(Dataset):
-    """Recorded utterances of variable length, int16, in memory or in files; indexed by (indices, seed).
+    """Recorded utterances of variable length, indexed by (indices, seed).
 
-    Args:
-        utterances: The recordings.
-        units: The label indices of each transcript.
-        sounds: The samples of each, int16 (N,); `None` reads a file when it is needed.
-        seconds: The duration of each in seconds; `None` is that of `sounds`.
-        replace: Whether another utterance stands for one that cannot be read.
+    `sounds` are the samples of each, int16 (N,); if it is `None`, a file is read when it is needed, and `seconds` are
+    the durations. `replace` says whether another utterance stands for one that cannot be read.
     """
 
     def __init__(
@@ -100,7 +99,7 @@ def read_recordings(recordings: Sequence[Recording], split: str) -> list[Tensor]
             sounds.append(read_clip(recording.file))
         except ValueError as error:
             raise InputError(f"{recording.location}: {error}") from None
-        if max(-int(sounds[-1].min()), int(sounds[-1].max())) <= SILENT_PEAK:
+        if peak(sounds[-1].numpy()) <= SILENT_PEAK:
             silent.append(f"{recording.location}: {recording.file}")
     if silent:
         count = f"{len(silent):,} of {len(recordings):,} recordings"

@@ -8,7 +8,7 @@ its waveform. Test sets are manifests with checksums.
 import itertools
 import math
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
@@ -201,12 +201,10 @@ class WordSequences(UtteranceData):
 
     def test_sets(self) -> dict[str, "FixedUtterances"]:
         """The test sets by the names of their manifests; without manifests one, called `drawn`."""
-        if not hasattr(self, "read_test_sets"):
-            self.read_test_sets = self.make_test_sets()
         return self.read_test_sets
 
-    def make_test_sets(self) -> dict[str, "FixedUtterances"]:
-        """Read the manifests and the source's test clips, or sample the test set."""
+    @cached_property
+    def read_test_sets(self) -> dict[str, "FixedUtterances"]:
         sampler, sets = self.sampler("test"), {}
         for manifest in self.manifests:
             file = manifest_file(manifest)
@@ -258,17 +256,16 @@ class WordSequences(UtteranceData):
     def check_manifest(self, file: Path, utterances: Sequence[Utterance], sampler: UtteranceSampler) -> None:
         """Check that a manifest's words, clips and noise exist in the source and belong together."""
         for number, utterance in enumerate(utterances, 1):
-            foreign = [word for word in utterance.words if word not in self.source.words]
-            problem = (
-                f"the word {foreign[0]!r} is outside the vocabulary {list(self.source.words)}" if foreign else None
-            )
+            problem = None
             for word, clip, (_, last) in zip(utterance.words, utterance.clips, utterance.cuts, strict=True):
-                if problem:
-                    break
-                if clip not in sampler.clips or last > len(sampler.clips[clip].samples):
+                if word not in self.source.words:
+                    problem = f"the word {word!r} is outside the vocabulary {list(self.source.words)}"
+                elif clip not in sampler.clips or last > len(sampler.clips[clip].samples):
                     problem = f"the clip {clip!r} is not in the test split, or shorter than its cut"
                 elif sampler.clips[clip].word != word:
                     problem = f"the clip {clip!r} contains {sampler.clips[clip].word!r}, not {word!r}"
+                if problem:
+                    break
             if utterance.noise[0] not in sampler.noises:
                 problem = f"the noise {utterance.noise[0]!r} does not exist"
             if problem:
