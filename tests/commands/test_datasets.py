@@ -89,7 +89,7 @@ def test_wrong_usage_of_pack_has_status_two(command, tmp_path, monkeypatch, argu
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("pack shapes/vit new", "Shapes has no argument `storage`: its items need no pack"),
+        ("pack symbols/reverse new", "SymbolTasks has no argument `storage`: its items need no pack"),
         ("pack --check .", "is not a pack"),
         ("language-model shapes/vit new.arpa", "Shapes has no transcripts: a language model is for recognizers"),
         (f"language-model {CONFIG} new.arpa --order 0", "order=0"),

@@ -49,14 +49,6 @@ def test_a_folder_is_walked_in_the_order_of_sorted_paths(tree):
     assert list(walk_folder(tree, {".jpg"})) == expected and len(expected) == 8
 
 
-def test_folders_are_listed_when_their_turn_comes(tree, monkeypatch):
-    listed, scandir = [], os.scandir
-    monkeypatch.setattr(os, "scandir", lambda path: listed.append(Path(path).name) or scandir(path))
-    first = next(walk_files([tree / "a", tree], {".jpg"}, "picture"))
-    # Both paths are checked for a file (up to the first one), and the walk itself begins.
-    assert first == tree / "a/b/c/d.jpg" and listed == ["a", "b", "c", "tree", ".h", "a", "b", "c"]
-
-
 def test_each_path_is_checked_before_the_first_file(tree):
     (tree / "void").mkdir()
     with pytest.raises(FileNotFoundError, match=r"void: no picture in this folder \(\.jpg, \.png\)"):

@@ -86,15 +86,21 @@ class Batches(Sampler):
 
     def training_batches(self) -> Iterator[tuple[Tensor, int]]:
         """The batches of this process in the epoch, from the one where it begins."""
-        epoch, size = self.epoch, self.batch // (self.ranks * self.accumulate)
-        generator = torch.Generator().manual_seed(derived_seed(self.seed, epoch))
-        order = torch.randperm(self.count, generator=generator)
-        begin_epoch, begin = self.begin
+        epoch, (begin_epoch, begin) = self.epoch, self.begin
+        steps, parts = self.steps(epoch), self.ranks * self.accumulate
         for number in range(begin if epoch == begin_epoch else 0, len(self)):
             step, micro_batch = divmod(number, self.accumulate)
             part = micro_batch * self.ranks + self.rank
-            first = step * self.batch + part * size
-            yield order[first : first + size], derived_seed(self.seed, epoch, part, step)
+            yield self.part(steps[step], part, parts), derived_seed(self.seed, epoch, part, step)
+
+    def steps(self, epoch: int) -> Sequence[Tensor]:
+        """The items of each optimizer step of an epoch; the last step may be incomplete."""
+        generator = torch.Generator().manual_seed(derived_seed(self.seed, epoch))
+        return torch.randperm(self.count, generator=generator).split(self.batch)
+
+    def part(self, items: Tensor, part: int, parts: int) -> Tensor:
+        """One of the equal parts of an optimizer step."""
+        return items.tensor_split(parts)[part]
 
 
 MOST_BUCKETS, BATCHES_PER_BUCKET = 50, 4  # with fewer batches in a bucket, the same utterances would often meet
@@ -111,9 +117,7 @@ class DurationBatches(Batches):
     Args:
         durations_s: Duration of each utterance in seconds (U,).
         seconds: Maximum duration of an optimizer step in seconds, with padding, in all processes together.
-        seed: The run's seed.
-        accumulate: Batches of a process whose gradients are added up in an optimizer step.
-        ranks: Number of processes; `None` is those of this run.
+        seed, accumulate, ranks: As in `Batches`.
     """
 
     def __init__(
@@ -139,26 +143,18 @@ class DurationBatches(Batches):
             raise InputError(f"batch_s={seconds:g}: some batches have {smallest} utterances, fewer than {parts} parts")
 
     def __len__(self) -> int:
-        """The number of batches of a whole epoch in this process."""
         return sum(self.counts) * self.accumulate
 
     def steps(self, epoch: int) -> list[Tensor]:
-        """The utterances of each optimizer step of an epoch."""
         generator = torch.Generator().manual_seed(derived_seed(self.seed, epoch))
         steps = []
         for bucket, count in zip(self.buckets, self.counts, strict=True):
             steps += bucket[torch.randperm(len(bucket), generator=generator)].tensor_split(count)
         return [steps[place] for place in torch.randperm(len(steps), generator=generator).tolist()]
 
-    def training_batches(self) -> Iterator[tuple[Tensor, int]]:
-        epoch, (begin_epoch, begin) = self.epoch, self.begin
-        steps, parts = self.steps(epoch), self.ranks * self.accumulate
-        for number in range(begin if epoch == begin_epoch else 0, len(self)):
-            step, micro_batch = divmod(number, self.accumulate)
-            part = micro_batch * self.ranks + self.rank
-            # Of utterances sorted by duration each part takes every so-manieth: their durations are alike.
-            utterances = steps[step][self.durations_s[steps[step]].argsort(stable=True)]
-            yield utterances[part::parts], derived_seed(self.seed, epoch, part, step)
+    def part(self, items: Tensor, part: int, parts: int) -> Tensor:
+        # Of utterances sorted by duration each part takes every so-manieth: their durations are alike.
+        return items[self.durations_s[items].argsort(stable=True)][part::parts]
 
     def padding(self) -> float:
         """The share of padding in the batches of the first epoch, before a process divides them."""

@@ -62,21 +62,9 @@ class GrowingTable:
     If the context ends with an error, or the process is killed, the rows of whole batches stay in `partial` and can be
     resumed; an error before the first whole batch leaves nothing.
 
-    Args:
-        path: The table.
-        columns: Their names and formats.
-        run: What the rows are made from: names with strings or numbers. They must be the same to resume.
-        batch: Inputs whose rows are written together.
-        resume: Go on with the rows that an interrupted run left.
-
-    Attributes:
-        done: Number of inputs whose rows are written: whole batches.
-        last: The name of the last one of them.
-        unread: Number of inputs that could not be read, of all that were added.
-
-    Raises:
-        InputError: If there are rows of an interrupted run and `resume` is false, or there are none and it is true, or
-            they are of another `run`, or another process is writing them.
+    `run` says what the rows are made from, by names with strings or numbers, which must be the same to resume. The rows
+    of `batch` inputs are written together; `done` inputs are written, and `last` is the name of the last one of them.
+    Of all that were added, `unread` could not be read.
     """
 
     def __init__(

@@ -92,19 +92,6 @@ def test_recordings_without_transcripts_have_the_speaker_of_their_folder_or_none
     assert all(item.words is None for item in list_speech(tmp_path))
 
 
-def test_links_to_folders_are_followed_once(tmp_path):
-    write(tmp_path / "elsewhere" / "anna" / "a.wav")
-    write(tmp_path / "speech" / "bob" / "b.wav")
-    (tmp_path / "speech" / "anna").symlink_to(tmp_path / "elsewhere" / "anna")
-    (tmp_path / "speech" / "again").symlink_to(tmp_path / "speech" / "bob")
-    (tmp_path / "speech" / "bob" / "loop").symlink_to(tmp_path / "speech")
-    (tmp_path / "speech" / "nowhere").symlink_to(tmp_path / "nothing")
-    (tmp_path / "link").symlink_to(tmp_path / "speech")
-    for root in (tmp_path / "speech", tmp_path / "link"):
-        found = [(item.file.relative_to(root).as_posix(), item.speaker) for item in list_speech(root)]
-        assert found == [("anna/a.wav", "anna"), ("bob/b.wav", "bob")]
-
-
 def test_splits_share_no_speakers(tmp_path):
     for speaker in range(60):
         write(tmp_path / f"{speaker}" / "a.wav")

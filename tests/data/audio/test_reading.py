@@ -17,7 +17,6 @@ from vitspeech.data.audio.reading import (
     read_audio,
     read_clip,
     read_clips,
-    walk_audio,
 )
 
 NOISE = numpy.random.default_rng(0).integers(-9000, 9000, 4801, dtype=numpy.int16)
@@ -221,19 +220,6 @@ def test_silent_and_clipped_clips_are_warned_of_once_with_count_and_name(tmp_pat
     read_clips(
         [file for file in files if file.stem in ("good", "hiss", "peak")], 16_000
     )  # no warning: it'd be an error
-
-
-def test_folders_are_searched_and_missing_paths_are_reported(tmp_path):
-    (tmp_path / "deep" / "er").mkdir(parents=True)
-    for name in ("b.wav", "deep/er/a.FLAC", "notes.txt", "c.opus"):
-        (tmp_path / name).touch()
-    assert [path.name for path in walk_audio([tmp_path])] == ["b.wav", "c.opus", "a.FLAC"]
-    assert list(walk_audio([str(tmp_path / "notes.txt")])) == [tmp_path / "notes.txt"]  # named outright: it is tried
-    with pytest.raises(FileNotFoundError, match="nowhere: no such file"):
-        list(walk_audio([tmp_path / "nowhere"]))
-    (tmp_path / "void").mkdir()
-    with pytest.raises(FileNotFoundError, match=r"void: no recording in this folder \(.*\.wav\)"):
-        list(walk_audio([tmp_path / "void"]))
 
 
 def test_a_name_that_is_not_utf_8_is_read(tmp_path):

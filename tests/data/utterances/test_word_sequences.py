@@ -14,7 +14,6 @@ from vitspeech.data.clips.speech_commands import SpeechCommands
 from vitspeech.data.clips.spoken_words import SpokenWords
 from vitspeech.data.utterances import word_sequences
 from vitspeech.data.utterances.augment import SequenceAugment
-from vitspeech.data.utterances.composition import compose
 from vitspeech.data.utterances.manifest import read_checksums, read_manifest, write_manifest
 from vitspeech.data.utterances.word_sequences import WordSequences, manifest_file
 
@@ -100,14 +99,6 @@ def test_sound_is_where_the_spans_say(made):
             assert 0 <= start < end <= length and sound[start : start + 320].any() and sound[end - 320 : end].any()
             outside[start:end] = 0  # synthesized clips are all word: nothing to fade
         assert not outside.any()
-
-
-def test_an_utterances_sound_is_that_of_its_line(made):
-    data = made()
-    sampler, speech = data.sampler("validation"), batch_of(data.validation, 11)
-    for sound, utterance in zip(speech.waveforms, data.validation.utterances, strict=True):
-        assert sound[: utterance.samples].tolist() == compose(utterance, sampler.clips, sampler.noises).tolist()
-        assert not sound[utterance.samples :].any()
 
 
 def test_training_has_the_ratios_of_its_augmentation_and_evaluation_those_of_the_protocol(made):

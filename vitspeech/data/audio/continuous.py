@@ -25,13 +25,10 @@ MOST_BYTES = 2**26  # of a file of transcripts
 
 @dataclass(frozen=True)
 class Speech:
-    """A recording of continuous speech.
+    """A recording of continuous speech, and what is said in lower case; `None` if there is no transcript.
 
-    Args:
-        file: The audio file.
-        speaker: Who speaks: in LibriSpeech's layout the first part of the file's name, in Speech Commands' the part
-            before `_nohash_`, otherwise the file's folder, or the file itself if it is directly in the root.
-        words: What is said, in lower case; `None` if there is no transcript.
+    The speaker is in LibriSpeech's layout the first part of the file's name, in Speech Commands' the part before
+    `_nohash_`, otherwise the file's folder, or the file itself if it is directly in the root.
     """
 
     file: Path

@@ -60,11 +60,6 @@ def read_audio(path: str | Path, sample_rate_hz: int = SAMPLE_RATE_HZ, *, longes
 
     Shape:
         -> int16 (N,)
-
-    Raises:
-        FileNotFoundError: If the file does not exist.
-        InputError: If it is not a regular file, or is empty, truncated, too long, too large for memory or not a
-            recording, or has no samples or samples that are not finite; the message names it.
     """
     path = Path(path)
     with opened(path, longest_s) as recording:
@@ -119,11 +114,8 @@ def opened(
 ) -> Iterator[SoundFile]:
     """Open a recording; what is wrong with its header, or shows in libsndfile's log of reading it, is an `InputError`.
 
-    Args:
-        path: The file.
-        longest_s: Longest duration in seconds; a longer one is a `TooLongError`.
-        kind: The class that reads it.
-        in_memory: Whether all samples are to be in memory at once.
+    A duration above `longest_s` is a `TooLongError`. `kind` reads the file, whose samples are all to be in memory at
+    once if `in_memory`.
     """
     check_regular(path)
     try:
@@ -222,19 +214,11 @@ def fit_length(samples: Tensor, length: int) -> Tensor:
 def read_clips(
     files: Iterable[str | Path], length: int, *, sample_rate_hz: int = SAMPLE_RATE_HZ, progress: str | None = None
 ) -> Tensor:
-    """Read files as clips of one length; warn once about silent clips and once about clipped ones.
+    """Read files as clips of `length` samples (see `fit_length`), in their order: int16 (F, L).
 
-    A clip is silent if no sample exceeds -66 dBFS, and clipped if at least 8 samples and 0.1 % of all samples are at
-    full scale. Of 15,062 clips of Speech Commands, 2 are silent and 138 are clipped.
-
-    Args:
-        files: Audio files; their order is kept.
-        length: Samples L of every clip; see `fit_length`.
-        sample_rate_hz: Sample rate of the result.
-        progress: Label of the progress bar that is shown from 500 files on; `None` shows none.
-
-    Shape:
-        -> int16 (F, L)
+    Warns once about silent clips, in which no sample exceeds -66 dBFS, and once about clipped ones, of which at least 8
+    samples and 0.1 % of all samples are at full scale. Of 15,062 clips of Speech Commands, 2 are silent and 138 are
+    clipped. `progress` is the label of a progress bar, which is shown from 500 files on.
     """
     files = list(files)
     clips = numpy.empty((len(files), length), numpy.int16)  # NumPy uses huge pages, torch.empty does not

@@ -34,10 +34,7 @@ def synthesize(count: int, voices: Tensor, sample_rate_hz: int) -> Tensor:
 
     Each clip has a source of its own (hiss, hum with its harmonics, crackle, babble, or a mixture), which is filtered
     at random (tilted from white to brown, uneven, limited to a band) and fluctuates at random. Babble overlays
-    clips of `voices` (V, N), reversed.
-
-    Returns:
-        Clips of root mean square 1, (B, N).
+    clips of `voices` (V, N), reversed. The root mean square of each clip is 1: -> (B, N).
     """
     samples, device = voices.shape[1], voices.device
     hiss = torch.randn(count, samples, device=device)
@@ -127,8 +124,7 @@ BLOCK = 128  # samples
 def household(count: int, samples: int, sample_rate_hz: int, device: torch.device | str | None = None) -> Tensor:
     """Synthesize household sounds: a quarter each of `knocks`, `tones`, `chimes` and `motors`, in white noise.
 
-    Returns:
-        `count` clips of root mean square 1, (B, N).
+    The root mean square of each clip is 1: -> (B, N).
     """
     sounds = torch.empty(count, samples, device=device)
     kind = torch.randint(4, (count,), device=device)
@@ -177,7 +173,8 @@ def tones(like: Tensor, sample_rate_hz: int) -> Tensor:
     (B, N) -> (B, N)."""
     samples = like.shape[1]
     turns = cycles(like, sample_rate_hz, 0.2, 12.0)
-    courses = torch.stack(((2 * math.pi * turns).sin(), 2 * turns.frac() - 1, 1 - 2 * turns.frac(), wave(turns)), 1)
+    triangle = 4 * (turns.frac() - 0.5).abs() - 1
+    courses = torch.stack(((2 * math.pi * turns).sin(), 2 * turns.frac() - 1, 1 - 2 * turns.frac(), triangle), 1)
     courses = torch.cat((courses, torch.sign(courses[:, :1]), wandering(like, turns.shape[1])[:, None]), 1)
     course = courses[torch.arange(len(like), device=like.device), torch.randint(6, (len(like),), device=like.device)]
     octaves = course * uniform(like, -0.3, 1.0).relu()  # 0 in a quarter of the clips: a beep
@@ -254,11 +251,6 @@ def cycles(like: Tensor, sample_rate_hz: int, low_hz: float, high_hz: float) -> 
     points = round(like.shape[1] / sample_rate_hz * COURSE_HZ) + 1
     time_s = torch.arange(points, device=like.device) / COURSE_HZ
     return uniform(like, 0, 1) + log_uniform(like, low_hz, high_hz) * time_s
-
-
-def wave(turns: Tensor) -> Tensor:
-    """A triangle wave within ±1."""
-    return 4 * (turns.frac() - 0.5).abs() - 1
 
 
 def wandering(like: Tensor, points: int) -> Tensor:

@@ -14,13 +14,8 @@ def reverberate(waveforms: Tensor, prob: float, decay_s: tuple[float, float], sa
     """Put each waveform into a random room with a probability: (B, N) -> (B, N).
 
     The echoes are white noise that decays exponentially, the statistical model of Polack 1988. Random numbers come from
-    torch's global generator, drawn on the CPU.
-
-    Args:
-        waveforms: Floats. Their end is cut where it was, so padding at the end gets the last echoes.
-        prob: Probability of a room.
-        decay_s: Range of the reverberation time: seconds in which the echoes decay by 60 dB.
-        sample_rate_hz: Sample rate.
+    torch's global generator, drawn on the CPU. `decay_s` is the range of the reverberation time, in which the echoes
+    decay by 60 dB. Waveforms are cut where they ended, so padding at the end gets the last echoes.
     """
     chosen = (torch.rand(len(waveforms)) < prob).nonzero()[:, 0].to(waveforms.device)
     if not len(chosen):

@@ -118,16 +118,11 @@ class Keywords(WaveformData):
         self.root = Path(default_root(root))
         self.folder = None if recordings is None else self.root / recordings
         self.item_root = self.folder
-        self.speech_folder = self.find_speech(speech)
+        self.speech_folder = None if speech is None else self.root / speech
+        if speech is None and self.folder is not None and (self.folder / SPEECH_FOLDER).is_dir():
+            self.speech_folder = self.folder / SPEECH_FOLDER
         self.shares, self.synthesized = shares, synthesized
         self.speech_hours, self.fits_batch = speech_hours, batch is None
-
-    def find_speech(self, speech: str | None) -> Path | None:
-        """The folder of continuous speech, if there is one."""
-        if speech is not None:
-            return self.root / speech
-        folder = None if self.folder is None else self.folder / SPEECH_FOLDER
-        return folder if folder is not None and folder.is_dir() else None
 
     @cached_property
     def files(self) -> dict[str, list[LabeledFile]]:

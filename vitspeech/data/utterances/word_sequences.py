@@ -30,12 +30,7 @@ from vitspeech.errors import InputError, check_number
 class UtteranceSampler:
     """Samples utterances from the word clips of a split; the result depends on the random generator only.
 
-    The arguments are those of `WordSequences` and `SequenceAugment`: ranges of the number of words, pauses and
-    signal-to-noise ratio, and the probabilities of noise, of long pauses and of no words.
-
-    Attributes:
-        clips: The split's word clips by name.
-        noises: The split's noise recordings by name, int16.
+    The arguments are those of `WordSequences` and `SequenceAugment`. `clips` and `noises` (int16) have names.
     """
 
     def __init__(
