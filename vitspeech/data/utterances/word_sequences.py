@@ -251,16 +251,17 @@ class WordSequences(UtteranceData):
     def check_manifest(self, file: Path, utterances: Sequence[Utterance], sampler: UtteranceSampler) -> None:
         """Check that a manifest's words, clips and noise exist in the source and belong together."""
         for number, utterance in enumerate(utterances, 1):
-            problem = None
+            foreign = [word for word in utterance.words if word not in self.source.words]
+            problem = (
+                f"the word {foreign[0]!r} is outside the vocabulary {list(self.source.words)}" if foreign else None
+            )
             for word, clip, (_, last) in zip(utterance.words, utterance.clips, utterance.cuts, strict=True):
-                if word not in self.source.words:
-                    problem = f"the word {word!r} is outside the vocabulary {list(self.source.words)}"
-                elif clip not in sampler.clips or last > len(sampler.clips[clip].samples):
+                if problem:
+                    break
+                if clip not in sampler.clips or last > len(sampler.clips[clip].samples):
                     problem = f"the clip {clip!r} is not in the test split, or shorter than its cut"
                 elif sampler.clips[clip].word != word:
                     problem = f"the clip {clip!r} contains {sampler.clips[clip].word!r}, not {word!r}"
-                if problem:
-                    break
             if utterance.noise[0] not in sampler.noises:
                 problem = f"the noise {utterance.noise[0]!r} does not exist"
             if problem:
