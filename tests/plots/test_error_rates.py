@@ -3,10 +3,8 @@
 from itertools import pairwise
 
 import pytest
-from matplotlib.figure import Figure
 
 from vitspeech.metrics.word_errors import ErrorCounts, GroupScore
-from vitspeech.plots import error_rates
 from vitspeech.plots.error_rates import Breakdown, draw_error_rates
 
 
@@ -15,20 +13,11 @@ def group(words, characters, interval=(0.1, 0.4)):
 
 
 @pytest.fixture
-def drawn(tmp_path, monkeypatch):
-    figures = []
-
-    def new_figure(**options):
-        figures.append(Figure(**options))
-        figures[-1].savefig = lambda *_, **__: None
-        return figures[-1]
-
-    monkeypatch.setattr(error_rates, "Figure", new_figure)
-
+def drawn(tmp_path, unsaved):
     def draw(*test_sets):
         draw_error_rates(test_sets, tmp_path / "errors.png")
-        figures[-1].draw_without_rendering()
-        return figures[-1].axes
+        unsaved[-1].draw_without_rendering()
+        return unsaved[-1].axes
 
     return draw
 

@@ -9,7 +9,7 @@ from torch import nn
 from vitspeech.attention import EncoderConfig, SelfAttentivePooling
 from vitspeech.checkpoint.model import Model
 from vitspeech.frontends import SpeechFrontend
-from vitspeech.models import CNN, SpeechCNN, SpeechRecognizer, TimmModel, ViT
+from vitspeech.models import CNN, SpeechRecognizer, ViT
 from vitspeech.plots.attention import attention_maps, draw_attention, forward_with_attention, pooling_weights, rollout
 
 LABELS = ["cat", "$5 $6"]
@@ -116,12 +116,6 @@ def test_a_pooling_of_unknown_weights_is_refused():
     ("network", "preprocessing", "message"),
     [
         (CNN(2), IMAGE, "^--attention draws ViT and SpeechClassifier; CNN has no attention$"),
-        (TimmModel(2, "mobilenetv3_small_050"), IMAGE, "TimmModel is not supported$"),
-        (
-            SpeechCNN(2, SpeechFrontend(8, mels=20), depth=1),
-            {"sample_rate_hz": 16_000, "seconds": 1.0},
-            "SpeechCNN has no attention$",
-        ),
         (
             SpeechRecognizer(2, SpeechFrontend(8, mels=20), EncoderConfig(depth=1, heads=2)),
             {"sample_rate_hz": 16_000, "units": "words"},

@@ -9,7 +9,6 @@ import soundfile
 import torch
 from arguments import nested
 from matplotlib.colors import to_rgb, to_rgba
-from matplotlib.figure import Figure
 from PIL import Image
 
 from vitspeech.checkpoint.model import Model
@@ -20,7 +19,6 @@ from vitspeech.inference.label_stream import words_of_frames
 from vitspeech.inference.transcribe import transcribe
 from vitspeech.models import SpeechClassifier, SpeechLabeler, SpeechRecognizer, SpeechTranscriber
 from vitspeech.plots import spectrogram as heat_map
-from vitspeech.plots import transcript as transcript_figure
 from vitspeech.plots.style import BLUE, VERMILION
 from vitspeech.plots.transcript import classes_to_draw, draw_transcript, without_overlap
 
@@ -73,20 +71,12 @@ def waveform(recording):
 
 
 @pytest.fixture
-def drawn(recording, tmp_path, monkeypatch):
+def drawn(recording, tmp_path, unsaved):
     """Draw a model's figure; returns its panels by name, without color bars, and the figure."""
-    figures = []
-
-    def new_figure(**options):
-        figures.append(Figure(**options))
-        figures[-1].savefig = lambda *_, **__: None  # writing a file takes a second and these tests need none
-        return figures[-1]
-
-    monkeypatch.setattr(transcript_figure, "Figure", new_figure)
 
     def draw(model, **options):
         draw_transcript(model, recording, tmp_path / "out.png", **options)
-        figure = figures.pop()
+        figure = unsaved.pop()
         panels = {axes.get_ylabel() or "words": axes for axes in figure.axes if axes.get_label() != "<colorbar>"}
         return panels, figure
 

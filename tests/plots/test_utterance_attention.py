@@ -8,7 +8,6 @@ import pytest
 import soundfile
 import torch
 from arguments import nested
-from matplotlib.figure import Figure
 from PIL import Image
 
 from vitspeech.checkpoint.model import Model
@@ -17,7 +16,6 @@ from vitspeech.encoders import RecurrentEncoder
 from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import SpeechClassifier, SpeechRecognizer, SpeechTranscriber
-from vitspeech.plots import transcript
 from vitspeech.plots.attention import recorded
 from vitspeech.plots.utterance_attention import by_distance, draw_utterance_attention
 
@@ -57,21 +55,13 @@ def recording(tmp_path_factory):
 
 
 @pytest.fixture
-def drawn(recording, tmp_path, monkeypatch):
+def drawn(recording, tmp_path, unsaved):
     """Draw a model's figure; returns its panels by their titles, and the figure."""
-    figures = []
-
-    def new_figure(**options):
-        figures.append(Figure(**options))
-        figures[-1].savefig = lambda *_, **__: None
-        return figures[-1]
-
-    monkeypatch.setattr(transcript, "Figure", new_figure)
 
     def draw(model):
         draw_utterance_attention(model, recording, tmp_path / "out.png")
-        axes = [axes for axes in figures[-1].axes if axes.get_label() != "<colorbar>" and axes.axison]
-        return {one.get_title() or one.get_ylabel() or "words": one for one in axes}, figures[-1]
+        axes = [axes for axes in unsaved[-1].axes if axes.get_label() != "<colorbar>" and axes.axison]
+        return {one.get_title() or one.get_ylabel() or "words": one for one in axes}, unsaved[-1]
 
     return draw
 
