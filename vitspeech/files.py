@@ -12,6 +12,7 @@ import math
 import os
 import secrets
 import stat
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -316,7 +317,7 @@ def unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """The dictionary of a JSON object, without duplicate keys."""
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
-        twice = next(key for place, (key, _) in enumerate(pairs) if key in dict(pairs[:place]))
+        twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
         raise ValueError(f"the key {twice[:LONGEST_NUMBER]!r} is there twice")
     return mapping
 

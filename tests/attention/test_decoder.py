@@ -115,6 +115,12 @@ def test_selected_sequences_go_on_as_they_would_have():
 
 
 @torch.no_grad()
+def test_a_source_of_another_batch_is_an_error():
+    x, source = tokens_and_source()
+    with pytest.raises(ValueError, match="differ in batch"):
+        decoder()(x, source[:1])
+
+
 def test_step_leaves_its_cache_as_it_was():
     ours, (x, source) = decoder(left=4), tokens_and_source()
     _, cache = ours.step(x[:, :3], ours.start(source))

@@ -193,6 +193,8 @@ def test_a_module_given_as_positions_is_copied():
 def test_positions_that_do_not_fit_are_errors():
     with pytest.raises(ValueError, match="LearnedPositions"):
         MultiHeadAttention(12, 2, positions=LearnedPositions(5, 6))
+    with pytest.raises(ValueError, match="width 4 do not fit heads of width 6"):
+        MultiHeadAttention(12, 2, positions=Rotary(4))
     with pytest.raises(ValueError, match="width=7 is not a multiple of 2"):
         Rotary(7)
 

@@ -13,7 +13,8 @@ from vitspeech import checkpoint
 from vitspeech.attention import SCORES
 from vitspeech.models import CNN, TimmModel, ViT
 
-PIXELS = {"image": 8, "mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25]}
+HALF = [0.5, 0.5, 0.5]
+PIXELS = {"image": 8, "mean": HALF, "std": HALF}  # one list twice, as data sets of a user may have it
 NETWORKS = [
     (
         ViT(3, image=8, patch=4, width=8, encoder={"depth": 1, "heads": 2}),

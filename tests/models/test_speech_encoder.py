@@ -79,6 +79,12 @@ def test_an_utterance_too_short_for_a_token_is_named(lengths, named):
         encoder().encode(waveforms(), torch.tensor(lengths))
 
 
+@pytest.mark.parametrize("lengths", [[5000, 99_999, 5000, 5000, 5000], [5000]])
+def test_lengths_that_do_not_fit_the_waveforms_are_an_error(lengths):
+    with pytest.raises(ValueError, match="do not fit waveforms"):
+        encoder().encode(waveforms(), torch.tensor(lengths))
+
+
 def test_the_context_is_that_of_all_blocks_together():
     assert encoder(left=3, right=[2, 0]).context_ms == {"look_back_ms": 180, "look_ahead_ms": 60, "delay_ms": 145}
     assert encoder(left=2).context_ms == {"look_back_ms": 120, "look_ahead_ms": None, "delay_ms": None}

@@ -104,7 +104,7 @@ def test_the_size_of_the_head_follows_from_the_labels():
     ]
 
 
-@pytest.mark.parametrize("items", ["images", "clips", "utterances"])
+@pytest.mark.parametrize("items", ["images", "clips", "birds", "utterances"])
 @pytest.mark.parametrize("task", [task for task in TASKS if task is not MaskedPrediction])
 def test_utterances_and_single_labels_need_different_tasks(task, items):
     data = SimpleNamespace(items=items)

@@ -178,6 +178,8 @@ class Decoder(nn.Module):
     def forward(
         self, x: Tensor, source: Tensor, padding: Tensor | None = None, source_padding: Tensor | None = None
     ) -> Tensor:
+        if source.shape[0] != x.shape[0]:
+            raise ValueError(f"source of shape {tuple(source.shape)} and x of shape {tuple(x.shape)} differ in batch")
         x = self.add_positions(x)
         for block in self.blocks:
             x = block(x, source, padding, source_padding)

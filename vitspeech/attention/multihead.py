@@ -214,6 +214,8 @@ def make_positions(positions: str | nn.Module | None, width: int) -> tuple[Rotar
         positions = copy.deepcopy(positions)
     elif positions is not None:
         raise InputError(f"positions={type(positions).__name__} has no effect in attention; use {list(IN_ATTENTION)}")
+    if positions is not None and positions.width != width:
+        raise InputError(f"positions of width {positions.width} do not fit heads of width {width}")
     rotary = positions if isinstance(positions, Rotary) else None
     return rotary, positions if rotary is None else None
 

@@ -1,8 +1,9 @@
 """What a released model's card and configuration may contain; everything that is read from them is checked here first.
 
 The checksums on a card detect accidental changes. They do not protect against somebody who alters a model on purpose
-and computes them again. These checks do, together with those of `build.py`. The types below are the schema: of a card
-as far as it is read, and of the preprocessing of each kind of input.
+and computes them again. These checks keep such a model from running code, together with those of `build.py`; a model
+that is too large for the machine ends in an error of memory. The types below are the schema: of a card as far as it
+is read, and of the preprocessing of each kind of input.
 """
 
 import re
@@ -229,10 +230,12 @@ def check_labels(labels: Any, name: str = "labels") -> None:
     """Check that labels, or what the message names, are different texts of one line."""
     if not isinstance(labels, list) or not labels:
         raise InputError(f"{name}={shown(labels)} is not a list of texts")
-    for number, label in enumerate(labels):
-        if not is_text(label) or not label or label in labels[:number]:
-            reason = "is there twice" if label in labels[:number] else "is not a text of one line"
+    seen = set()
+    for label in labels:
+        if not is_text(label) or not label or label in seen:  # texts first: other values may have no hash
+            reason = "is there twice" if is_text(label) and label in seen else "is not a text of one line"
             raise InputError(f"{name}: {shown(label)} {reason}")
+        seen.add(label)
 
 
 def check_types(values: Mapping[str, Any], hints: Mapping[str, Any], where: str = "") -> None:
@@ -248,8 +251,8 @@ def check_types(values: Mapping[str, Any], hints: Mapping[str, Any], where: str 
 
 
 def is_text(value: Any) -> bool:
-    """Whether a value is a string without control characters, which could change what a terminal shows."""
-    return isinstance(value, str) and not any(unicodedata.category(character) == "Cc" for character in value)
+    """Whether a value is UTF-8 text without control characters, which could change what a terminal shows."""
+    return isinstance(value, str) and not any(unicodedata.category(character) in ("Cc", "Cs") for character in value)
 
 
 def fits(value: Any, hint: Any) -> bool:

@@ -62,6 +62,9 @@ def fetch(name: str | Path) -> Path:
 
 def copy(snapshot: Path, folder: Path) -> None:
     """Copy the files of a model out of the hub's cache, all or none."""
+    for name in (WEIGHTS, CONFIG, CARD):
+        if not (snapshot / name).is_file():
+            raise InputError(f"{folder}: not a model of vitspeech: it has no {name}")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".draft-") as drafts:
         draft = Path(drafts, "model")

@@ -103,7 +103,9 @@ def save(
     (draft / WEIGHTS).chmod(0o644)  # safetensors creates it readable by its owner alone
     names = {"labels": model.labels, "preprocessing": model.preprocessing}
     config = {"task": model.task, "network": model.config, **names}
-    (draft / CONFIG).write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True), "utf-8")
+    (draft / CONFIG).write_text(
+        yaml.safe_dump(json.loads(json.dumps(config)), sort_keys=False, allow_unicode=True), "utf-8"
+    )
     sums = {"sha256": sha256(draft / WEIGHTS), "config_sha256": sha256(draft / CONFIG)}
     (draft / CARD).write_text(json.dumps(finite(model.card) | {"format": FORMAT} | sums, indent=2) + "\n", "utf-8")
     for manifest in manifests:

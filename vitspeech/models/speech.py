@@ -72,6 +72,8 @@ class SpeechEncoder(nn.Module):
             raise InputError(f"waveforms of shape {tuple(waveforms.shape)} are not (batch, samples)")
         lengths = None if lengths is None else lengths.cpu()
         samples = [waveforms.shape[1]] if lengths is None else lengths.tolist()
+        if lengths is not None and (lengths.shape != waveforms.shape[:1] or max(samples) > waveforms.shape[1]):
+            raise InputError(f"lengths {samples} do not fit waveforms of shape {tuple(waveforms.shape)}")
         minimum, shortest = self.tokens.window_samples, min(samples)
         if shortest < minimum:
             which = "a waveform" if lengths is None else f"utterance {samples.index(shortest)} of the batch,"

@@ -29,7 +29,7 @@ class Classification(Task):
         **training: The other arguments of `Task`: `warmup`, `decay`, `compile`.
     """
 
-    accepted, evaluation = ("images", "clips", "items"), classification
+    evaluation = classification
 
     def __init__(
         self,

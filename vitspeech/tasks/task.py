@@ -86,7 +86,7 @@ class Task(lightning.LightningModule):
         trust: Modules of your own whose classes models that it learns from may use; the command line sets them.
         monitor: The validation metric by which the best checkpoint is chosen.
         mode: `max` or `min`: whether higher or lower values of it are better.
-        accepted: The `items` of the data that it can be trained on; empty if it can be any.
+        accepted: The `items` of the data that it can be trained on; empty for data with one label for each item.
         evaluation: The module of `vitspeech.evaluation` whose `evaluate` evaluates networks of this task.
         transcribes: Whether networks give transcripts, which `evaluation` decodes by a `search`.
         pending_finite: Whether the losses that are to be checked are finite, and the first and last of their steps.
@@ -148,8 +148,9 @@ class Task(lightning.LightningModule):
     @classmethod
     def check_data(cls, data: lightning.LightningDataModule) -> None:
         """Refuse data whose items this task cannot be trained on, before it is read."""
-        if cls.accepted and data.items not in cls.accepted:
-            needed, suited = " or ".join(cls.accepted), SUITED.get(data.items, "Classification")
+        if data.items not in cls.accepted if cls.accepted else data.items in SUITED:
+            needed = " or ".join(cls.accepted) or "one label for each item"
+            suited = SUITED.get(data.items, "Classification")
             raise InputError(
                 f"{cls.__name__} does not fit {type(data).__name__}: it needs {needed}, not {data.items}; use "
                 f"vitspeech.{suited}"

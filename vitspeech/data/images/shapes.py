@@ -39,7 +39,7 @@ class Shapes(ImageData):
 
     def __init__(self, count: int = 10_000, *, drawn_from: int = 0, **options: Any) -> None:
         super().__init__(**options)
-        check_number("count", count, 50)
+        check_number("count", count, 50, 10**7)
         check_number("drawn_from", drawn_from, 0, MOST_SEED)
         self.count, self.drawn_from = count, drawn_from
 

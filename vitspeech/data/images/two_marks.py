@@ -56,7 +56,7 @@ class TwoMarks(ImageData):
     ) -> None:
         super().__init__(augment=Augment(translate=0) if augment is None else augment, **options)
         check_number("distance", distance, NEAREST, FARTHEST)
-        check_number("count", count, 50)
+        check_number("count", count, 50, 10**7)
         check_number("drawn_from", drawn_from, 0, MOST_SEED)
         self.distance, self.count, self.drawn_from = distance, count, drawn_from
 
