@@ -11,6 +11,8 @@ from safetensors.torch import load_file
 import vitspeech
 from vitspeech import checkpoint
 from vitspeech.attention import SCORES
+from vitspeech.checkpoint.card import check_labels
+from vitspeech.errors import InputError
 from vitspeech.models import CNN, TimmModel, ViT
 
 HALF = [0.5, 0.5, 0.5]
@@ -37,6 +39,11 @@ def test_what_is_saved_comes_back(tmp_path, network, arguments):
     assert torch.equal(loaded.network(images), network(images))
     assert (loaded.labels, loaded.preprocessing, loaded.card["name"]) == (["a", "b", "ç"], preprocessing, "x")
     assert not loaded.network.training
+
+
+def test_a_label_that_is_not_utf8_is_refused_before_it_is_trained_on():
+    with pytest.raises(InputError, match="not a text of one line"):
+        check_labels(["a", "b\udcff"])
 
 
 def test_a_finished_run_is_loaded_by_its_folder(finished_run):
