@@ -122,7 +122,6 @@ VALUES = {
     "--trainer.overfit_batches=1": "use limit_train_batches",
     "--trainer.max_time=00:01:00:00": "trainer.max_time would end training before the learning rate",
     "--trainer.precision=bf16-true": "inputs are in fp32; known: auto, 32-true",
-    "--trainer.callbacks+=EarlyStopping --trainer.callbacks.monitor=nothing": "conditioned on metric `nothing`",
     "--trust=-m": "not the name of a module",
     "--trust": "--trust: expected at least one argument",
     "--run=bad-\udcff": "not UTF-8; name another folder",
@@ -132,6 +131,11 @@ VALUES = {
 @pytest.mark.parametrize("options", VALUES)
 def test_values_that_do_not_fit_are_refused_before_there_is_a_run(options, refused):
     assert VALUES[options] in refused(*options.split())
+
+
+def test_a_callback_of_an_unknown_metric_is_told_in_one_line(command):
+    stopping = ["--trainer.callbacks+=EarlyStopping", "--trainer.callbacks.monitor=nothing"]
+    assert "conditioned on metric `nothing`" in one_line(command("train", *TINY, "--run=run", *stopping))
 
 
 @pytest.mark.parametrize(

@@ -174,3 +174,9 @@ def test_modules_may_be_trusted_one_by_one_or_as_a_list():
     ):
         given = read_arguments([*arguments, "--model.warmup", "0.1"])
         assert given.trust == ("mine", "yours.networks") and given.parsed == ["--model.warmup", "0.1"]
+
+
+def test_an_override_with_a_space_is_not_taken_for_a_trusted_module():
+    override = "--model.optimizer={class_path: torch.optim.SGD, init_args: {lr: 0.1}}"
+    given = read_arguments(["--trust", "mine", override])
+    assert given.trust == ("mine",) and given.parsed == [override]

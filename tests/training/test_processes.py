@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from lightning.pytorch.plugins import TorchCheckpointIO
 from lightning.pytorch.plugins.environments import SLURMEnvironment
 from safetensors.torch import load_file
 from tiny import ROOT, TINY, TINY_SEQUENCES
@@ -230,10 +231,12 @@ def test_a_restart_resumes_the_run_that_the_command_names(tmp_path, monkeypatch,
         after_restart(["--config=shapes/vit"])
 
 
-def test_lightning_does_not_requeue_jobs_of_slurm(monkeypatch):
+@pytest.mark.parametrize("plugins", [None, TorchCheckpointIO(), [TorchCheckpointIO()]])
+def test_lightning_does_not_requeue_jobs_of_slurm(monkeypatch, plugins):
     slurm = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train", "SLURM_NTASKS_PER_NODE": "2", "SLURM_NTASKS": "2"}
     slurm |= {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURM_NODELIST": "127.0.0.1"}
     for name, value in slurm.items():
         monkeypatch.setenv(name, value)
-    environment = Trainer(accelerator="cpu", devices=2, strategy="ddp", logger=False).strategy.cluster_environment
+    options = {"accelerator": "cpu", "devices": 2, "strategy": "ddp", "logger": False}
+    environment = Trainer(**options, plugins=plugins).strategy.cluster_environment
     assert isinstance(environment, SLURMEnvironment) and not environment.auto_requeue

@@ -90,7 +90,7 @@ class RunCallback(Callback):
     Attributes:
         checkpoint: The one that training resumes from; `None` in a new run.
         folder: `None` until the run is opened.
-        is_training: Whether training has begun, after everything is restored.
+        is_training: Whether training, or the validation that tests it, has begun, after everything is restored.
         epochs_done: The number of epochs before this start.
         batches_done: The number of batches of the next epoch before this start, in each process.
     """
@@ -132,6 +132,9 @@ class RunCallback(Callback):
         # Not in `on_train_start`, which Lightning leaves out if a resumed run has nothing left to train.
         if trainer.is_global_zero and not trainer.strategy.restore_checkpoint_after_setup:
             self.record_start()
+
+    def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.is_training = True
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.is_training = True

@@ -240,9 +240,14 @@ def check_same_run(checkpoint: Mapping[str, Any], task: Task, data: DataModule) 
     Raises:
         InputError: If one differs. The message continues the name of the checkpoint.
     """
-    read_metrics(checkpoint["metrics"])
-    saved = checkpoint["progress"]
-    for name, value in batches_of(data).items():
+    batches = batches_of(data)
+    try:
+        read_metrics(checkpoint["metrics"])
+        saved = {name: checkpoint["progress"][name] for name in ("batches", *batches)}
+        optimizers = checkpoint["optimizer_states"]
+    except KeyError:
+        raise InputError("is not a checkpoint of this version of vitspeech") from None
+    for name, value in batches.items():
         if name == "seed" and saved[name] != value:
             raise InputError(f"was saved with seed_everything={saved[name]}, not {value}")
         if saved["batches"] and saved[name] != value:
@@ -251,7 +256,11 @@ def check_same_run(checkpoint: Mapping[str, Any], task: Task, data: DataModule) 
     if type(task).configure_optimizers is not Task.configure_optimizers:
         return
     groups = task.make_optimizer(parameter_groups(task.network)).param_groups
-    for group, before in zip(groups, checkpoint["optimizer_states"][0]["param_groups"], strict=True):
+    saved_groups = optimizers[0]["param_groups"]
+    pairs = zip(groups, saved_groups, strict=False)
+    if len(groups) != len(saved_groups) or any(group.keys() - before.keys() for group, before in pairs):
+        raise InputError("is of another optimizer")
+    for group, before in zip(groups, saved_groups, strict=True):
         kept = before | {"lr": before["initial_lr"]}  # the schedule changes `lr`
         for name in group.keys() - {"params"}:
             if kept[name] != group[name]:

@@ -172,8 +172,17 @@ def split_options(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[st
     for option in ("--run", "--resume", "--init_from"):
         parser.add_argument(option, type=text)
     parser.add_argument("--trust", type=text, nargs="+", action="extend", default=[])
+    separate, is_trust = [], False
+    for argument in arguments:  # argparse would take an override that contains a space for one more module
+        if argument.startswith("-"):
+            is_trust = argument == "--trust"
+        elif is_trust:
+            argument = f"--trust={argument}"
+            if separate[-1] == "--trust":
+                separate.pop()
+        separate.append(argument)
     try:
-        return parser.parse_known_args(list(arguments))
+        return parser.parse_known_args(separate)
     except ArgumentError as error:
         raise InputError(str(error)) from None
 

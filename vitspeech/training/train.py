@@ -184,10 +184,10 @@ class TrainingCLI:
         if given.resume:
             run_folder.check_learned_from(given.resume, self.learned_from())
         try:
-            with training_errors(self.run), one_message(self.trainer):
+            with training_errors(self.run, self.trainer), one_message(self.trainer):
                 self.trainer.fit(self.model, data, ckpt_path=self.run.checkpoint, weights_only=True)
         except InputError:
-            if self.run.folder and not given.resume and self.trainer.is_global_zero:
+            if self.run.folder and not self.run.is_training and not given.resume and self.trainer.is_global_zero:
                 run_folder.discard(self.run.folder)
             raise
 
@@ -316,12 +316,11 @@ def check_sample_rate(network: nn.Module, data: DataModule) -> None:
 
 
 @contextmanager
-def training_errors(run: RunCallback) -> Iterator[None]:
+def training_errors(run: RunCallback, trainer: Trainer) -> Iterator[None]:
     """Turn errors of a run into an `InputError` of one line where they are about its config, checkpoint or machine.
 
-    These are all errors before training begins, such as those of a checkpoint of another network; until the first
-    checkpoint those of torch and Lightning, such as a callback that monitors a metric that is not logged; and at any
-    time those of Lightning about its options, and those about memory.
+    These are all errors before training begins, such as those of a checkpoint of another network, and at any time those
+    of Lightning about its options, those about memory, and that a callback monitors a metric that is not logged.
     """
     try:
         yield
@@ -330,13 +329,12 @@ def training_errors(run: RunCallback) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error):
             raise InputError(f"out of memory: {error}; take a smaller data.batch or network") from error
-        kinds: tuple[type[Exception], ...] = (MisconfigurationException,)
-        if not run.is_training:
-            kinds = (Exception,)
-        elif not (run.folder / LAST).exists():
-            kinds = (MisconfigurationException, RuntimeError)
-        if not isinstance(error, kinds):
-            raise
         if run.checkpoint and not run.is_training:
-            raise InputError(f"{run.checkpoint}: cannot be resumed: {error}") from error
+            reason = " ".join(str(error).splitlines()[:2])  # of torch's list of tensors that do not fit, the first one
+            raise InputError(f"{run.checkpoint}: cannot be resumed: {reason}") from error
+        monitors = [getattr(callback, "monitor", None) for callback in trainer.callbacks]
+        unknown = [f"`{name}`" for name in monitors if name and name not in trainer.callback_metrics]
+        is_monitor = isinstance(error, RuntimeError) and any(name in str(error) for name in unknown)
+        if run.is_training and not is_monitor and not isinstance(error, MisconfigurationException):
+            raise
         raise InputError(f"trainer: {error}") from error

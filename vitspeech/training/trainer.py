@@ -13,7 +13,7 @@ import torch
 from jsonargparse import Namespace
 from lightning.pytorch.accelerators import CPUAccelerator
 from lightning.pytorch.callbacks import WeightAveraging
-from lightning.pytorch.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
+from lightning.pytorch.plugins.environments import ClusterEnvironment, SLURMEnvironment, TorchElasticEnvironment
 from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import nn
 
@@ -97,8 +97,10 @@ class Trainer(lightning.Trainer):
     """
 
     def __init__(self, *args: Any, precision: PRECISIONS = None, plugins: PLUGINS = None, **kwargs: Any) -> None:
-        if SLURMEnvironment.detect() and not TorchElasticEnvironment.detect() and not plugins:
-            plugins = [SLURMEnvironment(auto_requeue=False)]
+        given = plugins if isinstance(plugins, list) else [plugins] if plugins else []
+        is_slurm = SLURMEnvironment.detect() and not TorchElasticEnvironment.detect()
+        if is_slurm and not any(isinstance(plugin, ClusterEnvironment) for plugin in given):
+            plugins = [*given, SLURMEnvironment(auto_requeue=False)]
         super().__init__(*args, precision=precision, plugins=plugins, **kwargs)
 
 
