@@ -32,21 +32,13 @@ def refusal(class_path: str) -> str:
 
 
 def check_trusted(class_path: str, trust: Sequence[str] = ()) -> None:
-    """Refuse a class path outside the known packages and the trusted modules.
-
-    Raises:
-        InputError: If the class is in none of them.
-    """
+    """Refuse a class path outside the known packages and the trusted modules."""
     if not is_known(class_path, trust):
         raise InputError(refusal(class_path))
 
 
 def import_trusted(class_path: str, trust: Sequence[str]) -> Any:
-    """Import a class of a trusted module, which may lie in the current folder.
-
-    Raises:
-        InputError: If the class is not trusted, or there is no such module or class.
-    """
+    """Import a class of a trusted module, which may lie in the current folder."""
     check_trusted(class_path, trust)
     module, _, name = class_path.rpartition(".")
     imported = import_module(module)
@@ -56,21 +48,13 @@ def import_trusted(class_path: str, trust: Sequence[str]) -> Any:
 
 
 def import_modules(trust: Sequence[str]) -> None:
-    """Import the trusted modules, so that what they register by name can be used.
-
-    Raises:
-        InputError: If one of them cannot be imported.
-    """
+    """Import the trusted modules, so that what they register by name can be used."""
     for module in trust:
         import_module(module)
 
 
 def import_module(name: str) -> ModuleType:
-    """Import a module of a known package, or a trusted one, which may lie in the current folder.
-
-    Raises:
-        InputError: If there is no such module, or it cannot be imported.
-    """
+    """Import a module of a known package, or a trusted one, which may lie in the current folder."""
     if not is_known(f"{name}.") and os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # after everything that is installed
     try:

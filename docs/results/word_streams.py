@@ -17,8 +17,8 @@ from torch import Tensor
 import vitspeech
 from vitspeech.checkpoint.model import Model
 from vitspeech.data.clips.noise import at_level
-from vitspeech.data.utterances.composition import compose
 from vitspeech.data.utterances.manifest import Utterance
+from vitspeech.data.utterances.word_clips import compose
 from vitspeech.data.utterances.word_sequences import UtteranceSampler
 from vitspeech.inference.decode import transcribe_batch
 from vitspeech.inference.label_stream import LabelStream, is_labeling

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import vitspeech
-from vitspeech.checkpoint.readme import front_matter, readme
+from vitspeech.checkpoint.release import front_matter, readme
 from vitspeech.commands import transcribe
 from vitspeech.commands.release import main
 from vitspeech.errors import InputError

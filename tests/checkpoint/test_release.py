@@ -12,8 +12,7 @@ import vitspeech
 from vitspeech.checkpoint.card_dataset import card_dataset
 from vitspeech.checkpoint.model import save
 from vitspeech.checkpoint.models_table import write_table
-from vitspeech.checkpoint.readme import readme
-from vitspeech.checkpoint.release import release, release_seeds
+from vitspeech.checkpoint.release import readme, release, release_seeds
 from vitspeech.errors import InputError
 
 

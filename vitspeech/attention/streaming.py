@@ -67,10 +67,6 @@ class EncoderStream:
 
     Args:
         encoder: In evaluation mode, with a limited `right` in every block.
-
-    Raises:
-        InputError: If the look-ahead of a block is unlimited, the encoder is in training mode, or its positions are a
-            table with an end, which a stream does not have.
     """
 
     def __init__(self, encoder: AttentionEncoder) -> None:

@@ -29,8 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from vitspeech.checkpoint.hub import check_push, on_hub, push
     from vitspeech.checkpoint.model import CARD
     from vitspeech.checkpoint.models_table import write_table
-    from vitspeech.checkpoint.readme import check_readme, write_readme
-    from vitspeech.checkpoint.release import release, release_seeds
+    from vitspeech.checkpoint.release import check_readme, release, release_seeds, write_readme
 
     if options.push:
         check_push(options.push)

@@ -77,10 +77,6 @@ def align(log_probs: Tensor, units: Sequence[int]) -> Hypothesis:
 
     Shape:
         log_probs (T, C)
-
-    Raises:
-        NoPathError: If there are no units, too few tokens, or no path has a positive probability.
-        ValueError: If `log_probs` are not log-probabilities.
     """
     rows, units = in_double(log_probs), [int(unit) for unit in units]
     tokens = len(rows)

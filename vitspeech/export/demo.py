@@ -71,11 +71,6 @@ def write_demo(
 
     Returns:
         The models: `folder`, `name` and `kind` of each.
-
-    Raises:
-        FileExistsError: If the folder exists.
-        FileNotFoundError: If `data` lacks the data set.
-        InputError: If a model can't be exported or shown, or an exported folder has an altered file.
     """
     folder = Path(folder)
     check_new(folder)
@@ -173,10 +168,6 @@ def web_runtime(source: str | Path | None = None) -> dict[str, bytes]:
     Args:
         source: A folder that has them (also in `dist/`), or the archive (`.tgz`) that `npm pack` writes. `None` takes
             the user's cache, which is filled by `npm pack`, or from the index in the variable `npm_config_registry`.
-
-    Raises:
-        UnavailableError: If they can't be had.
-        InputError: If they are not those of this version.
     """
     if source is not None:
         return read(Path(source))

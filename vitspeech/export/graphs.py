@@ -77,13 +77,7 @@ def session(graph: bytes) -> Any:
 
 
 def to_onnx(graph: Graph) -> "onnx.ModelProto":  # noqa: F821
-    """Export a module, without a trace of the machine that does it.
-
-    Raises:
-        MissingExtraError: If the extra `export` is not installed.
-        InputError: If an operation of the module has no counterpart in ONNX, or its control flow depends on values of
-            its input, with the name of the layer; or if it does not return as many tensors as there are names.
-    """
+    """Export a module, without a trace of the machine that does it."""
     module, inputs = graph.module, tuple(graph.inputs.values())
     try:
         import onnx

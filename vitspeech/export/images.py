@@ -47,9 +47,6 @@ class WithAttention(nn.Module):
 
     Shape:
         uint8 (B, S, S, 3) -> (B, C), weights (B, H, T, T) of each layer
-
-    Raises:
-        InputError: If the network has no attention layer whose weights are known.
     """
 
     def __init__(self, classifier: nn.Module) -> None:

@@ -55,11 +55,6 @@ def probe_distance(
     Returns:
         The contents of `probe.json`: `rows` (model, config, parameters, distance_px, seed, accuracy, interval,
         minutes), `complete`, `settings`, and commit, hardware and versions of the last run.
-
-    Raises:
-        FileExistsError: If `folder` holds a probe of other configs or overrides.
-        InputError: If two configs have the same name, `seeds` is below 1, a distance does not fit the images, or a
-            config names a class that is not trusted.
     """
     folder, files = Path(folder), [find_config(config) for config in configs]
     experiments = {f"{file.resolve().parent.name}/{file.stem}": file for file in files}

@@ -84,10 +84,6 @@ class Subject:
             size: Of the inputs, in px or seconds; `None` is the size it was made for. Learned positions are
                 interpolated (bicubic) for another number of tokens, as in Dosovitskiy et al. 2021, sec. 3.2.
             sample: Inputs for the data-dependent initialization of an untrained network, see `initialize_from`.
-
-        Raises:
-            InputError: If the network can't take inputs of the size.
-            ConnectionError: If timm can't download the weights.
         """
         size = self.size if size is None else size
         with torch.random.fork_rng(devices=[]):

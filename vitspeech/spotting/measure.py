@@ -38,9 +38,6 @@ class Plan:
         hours: Hours of speech, up to the end of the recording that reaches them; `None` is all.
         clips: Maximum number of clips of the model's words, and of other words; `None` is all.
         seed: Of everything that is drawn at random.
-
-    Raises:
-        InputError: If a number is out of its range, or there are hours without speech.
     """
 
     keywords: Path
@@ -117,11 +114,6 @@ def measure(model: Model, plan: Plan, *, with_others: bool = True, every_word: b
         plan: What is heard.
         with_others: Whether other words are heard.
         every_word: Whether every word of the model must have recordings.
-
-    Raises:
-        FileNotFoundError: If a folder does not exist.
-        InputError: If the model can't be streamed or transcribes, a folder has none of the needed words or no
-            recordings, there is no sound in which alarms can be counted, or a recording cannot be read.
     """
     listener = Listener(model)
     words, split = listener.words, plan.split

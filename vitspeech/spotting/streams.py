@@ -31,9 +31,8 @@ from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.clips.silence import NOISE, SILENCE, UNKNOWN, noise_files, noise_part
 from vitspeech.data.labeled_files import LabeledFile
 from vitspeech.data.splits import relative_name
-from vitspeech.data.utterances.composition import compose
 from vitspeech.data.utterances.manifest import Utterance
-from vitspeech.data.utterances.word_clips import WordClip, word_span
+from vitspeech.data.utterances.word_clips import WordClip, compose, word_span
 from vitspeech.errors import InputError
 
 SPEECH, OTHERS, SOUNDS, KEYWORDS = "speech", "others", "sounds", "keywords"  # the conditions

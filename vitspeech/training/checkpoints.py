@@ -100,11 +100,7 @@ class MetricsLog(Logger):
 
 
 def read_metrics(text: str) -> list[dict[str, str]]:
-    """The rows of a `metrics.csv`; a field without a value is empty.
-
-    Raises:
-        InputError: If the text is not such a table of numbers.
-    """
+    """The rows of a `metrics.csv`; a field without a value is empty."""
     try:
         rows = list(csv.DictReader(io.StringIO(text, newline="")))
         for row in rows:
@@ -236,9 +232,6 @@ def check_same_run(checkpoint: Mapping[str, Any], task: Task, data: DataModule) 
 
     The card of a run names its seed. The optimizer takes its settings from the checkpoint, so others would be recorded
     without being used. What else differs, such as the network, shows when the checkpoint is loaded.
-
-    Raises:
-        InputError: If one differs. The message continues the name of the checkpoint.
     """
     batches = batches_of(data)
     try:
@@ -302,11 +295,7 @@ class CheckpointFiles(TorchCheckpointIO):
     def load_checkpoint(
         self, path: str | Path, map_location: Any = None, weights_only: bool | None = True
     ) -> dict[str, Any]:
-        """Read a checkpoint into memory; instead of a broken `last.ckpt`, read `previous.ckpt`, with a warning.
-
-        Raises:
-            InputError: If both are broken, or are checkpoints of another run; the message says what to do.
-        """
+        """Read a checkpoint into memory; instead of a broken `last.ckpt`, read `previous.ckpt`, with a warning."""
         path = Path(path)
         files = [path, Path(os.path.realpath(path)).with_name(PREVIOUS)] if path.name == LAST else [path]
         reasons = []
@@ -332,9 +321,6 @@ def read_checkpoint(path: Path, check: Callable[[dict[str, Any]], None] = lambda
     Args:
         path: The file.
         check: Raises an `InputError` if the contents are of another run.
-
-    Raises:
-        InputError: If there is no such file, or it is broken. The message continues the file's name.
     """
     if not path.is_file():
         raise InputError("is not a file" if path.exists() else "does not exist")

@@ -67,11 +67,7 @@ def shipped_configs() -> list[str]:
 
 
 def find_config(name_or_path: str | Path) -> Path:
-    """The file of a config: a path as it is, or the name of a shipped config (`shapes/vit`).
-
-    Raises:
-        FileNotFoundError: If there is neither such a file nor a shipped config of that name.
-    """
+    """The file of a config: a path as it is, or the name of a shipped config (`shapes/vit`)."""
     path = Path(name_or_path)
     if path.is_file():
         return path
@@ -90,12 +86,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def config_chain(path: Path) -> list[Path]:
-    """The configs that this one extends, the most general one first, and then the config itself.
-
-    Raises:
-        FileNotFoundError: If a config that is extended does not exist.
-        InputError: If configs extend each other in a circle, or `extends` is not a path.
-    """
+    """The configs that this one extends, the most general one first, and then the config itself."""
     chain = [path]
     while (extends := read_config(chain[0]).get("extends")) is not None:
         if not isinstance(extends, str):
@@ -131,12 +122,7 @@ class Arguments:
 
 
 def read_arguments(arguments: Sequence[str]) -> Arguments:
-    """Take the options that are not keys of a config from a command line, and expand its configs.
-
-    Raises:
-        FileNotFoundError: If a config or the run to resume does not exist.
-        InputError: If an option has no value or no fitting one, or a config has an unknown key.
-    """
+    """Take the options that are not keys of a config from a command line, and expand its configs."""
     given, rest = split_options(arguments)
     trust = tuple(name for value in given.trust for name in value.strip("[]").replace(",", " ").split())
     run, resume = given.run, given.resume
@@ -157,11 +143,7 @@ def read_arguments(arguments: Sequence[str]) -> Arguments:
 
 
 def split_options(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """The options of a command line that are not keys of a config, and the rest of it.
-
-    Raises:
-        InputError: If an option has no value.
-    """
+    """The options of a command line that are not keys of a config, and the rest of it."""
 
     def text(value: str) -> str:
         if not value:
@@ -191,9 +173,6 @@ def after_restart(arguments: Sequence[str]) -> Sequence[str]:
     """The command line of what `torchrun --max-restarts` or SLURM has started again: it resumes the run of `--run`.
 
     SLURM starts a job again that was preempted or lost its machine.
-
-    Raises:
-        InputError: If neither `--run` nor `--resume` says which run that is.
     """
     given, _ = split_options(arguments)
     starter = next((name for name, count in RESTARTS.items() if int(os.environ.get(count) or 0)), None)
@@ -297,12 +276,7 @@ class Parser(LightningArgumentParser):
         return super()._check_value_key(action, value, *arguments, **options)
 
     def parse(self, arguments: Sequence[str], trust: Sequence[str]) -> Namespace:
-        """Parse an expanded command line. A mistake ends the command in one line.
-
-        Raises:
-            InputError: If a config has a mistake, or names a class that is not trusted or no part of a run.
-            SystemExit: If the command line has one, with status 2.
-        """
+        """Parse an expanded command line. A mistake ends the command in one line."""
         try:
             config = self.parse_args(list(arguments))
         except ArgumentError as error:
@@ -366,11 +340,7 @@ class Parser(LightningArgumentParser):
         return did_you_mean(reason.split("'")[-2], options)
 
     def build(self, config: Namespace) -> Namespace:
-        """Build the classes of a config.
-
-        Raises:
-            Exception: The first one that a constructor raises; jsonargparse would try the next type of a union.
-        """
+        """Build the classes of a config."""
         errors: list[Exception] = []
 
         def construct(kind: type, *arguments: Any, **options: Any) -> Any:
@@ -402,9 +372,6 @@ def check_objects(config: Any, trust: Sequence[str], key: str = "") -> None:
         config: What the parser returns, or a part of it.
         trust: Modules that `--trust` names; all that they define is accepted.
         key: The key of `config`, for the message.
-
-    Raises:
-        InputError: If there is one; the message has its key.
     """
     config = vars(config) if isinstance(config, Namespace) else config
     named = config

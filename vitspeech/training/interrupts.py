@@ -29,10 +29,6 @@ def handle_interrupts(program: str, resume: Callable[[], str]) -> Iterator[None]
     Args:
         program: The command, which precedes the line.
         resume: Returns the command that resumes the run, or nothing if there is no run yet.
-
-    Raises:
-        FloatingPointError: If a loss is infinite or NaN.
-        InputError: If the disk is full.
     """
     received = signal.SIGINT
 
@@ -83,11 +79,7 @@ class RunLock:
         self.path: Path | None = None
 
     def acquire(self, run: Path) -> None:
-        """Lock the folder of a run, which must exist.
-
-        Raises:
-            InputError: If another process has locked it; the message names it.
-        """
+        """Lock the folder of a run, which must exist."""
         self.release()
         path = run / LOCK
         while True:

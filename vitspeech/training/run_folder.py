@@ -50,12 +50,7 @@ TRAINING_ONLY = set("root batch batch_s augment download workers storage broken 
 
 
 def resumed_config(run: str | Path) -> Path:
-    """The config of a run to resume.
-
-    Raises:
-        FileNotFoundError: If there is no such run.
-        InputError: If it is the folder of a model.
-    """
+    """The config of a run to resume."""
     if (Path(run) / checkpoint.CARD).is_file():
         raise InputError(f"{run}: a trained model, not a run; --init_from {run} starts a new run from its weights")
     file = Path(run) / CONFIG
@@ -93,10 +88,6 @@ def start(
         config: The resolved config.
         origin: The `provenance` of this start, and the checksums of the weights that it learns from.
         lock: Holds the folder from here on.
-
-    Raises:
-        FileExistsError: If `run` holds a run, or something else under a name of a run's files.
-        InputError: If another process trains a run in this folder.
     """
     if run is None:
         first = Path(configs[0] if configs else "run.yaml").resolve()

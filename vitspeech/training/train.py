@@ -22,11 +22,13 @@ from lightning.pytorch.callbacks import LearningRateMonitor, ProgressBar, Timer,
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from torch import nn
 
+from vitspeech.checkpoint import load
 from vitspeech.checkpoint.card import check_labels
-from vitspeech.checkpoint.leakage import add_training_items
+from vitspeech.checkpoint.leakage import add_items_of, add_training_items
+from vitspeech.checkpoint.transfer import Transfer, transfer
 from vitspeech.data.module import DataModule, read_labels
 from vitspeech.errors import MOST_SEED, InputError, check_number
-from vitspeech.files import read_yaml
+from vitspeech.files import read_yaml, write_json
 from vitspeech.provenance import provenance
 from vitspeech.tasks import Task, find_task
 from vitspeech.tasks.sharding import is_sharded, whole_weights
@@ -44,8 +46,8 @@ from vitspeech.training.config import (
     restrict_imports,
     split_options,
 )
-from vitspeech.training.init_from import find_weights, keep
 from vitspeech.training.interrupts import RunLock, handle_interrupts
+from vitspeech.training.run_folder import INIT_FROM
 from vitspeech.training.trainer import (
     Trainer,
     check_trainer,
@@ -77,10 +79,6 @@ def train(arguments: Sequence[str]) -> None:
 
     Args:
         arguments: The command line without the program's name.
-
-    Raises:
-        FileNotFoundError: If a config, the data or the run to resume does not exist.
-        InputError: If config, network and data do not fit each other, or a class is not trusted.
     """
     arguments = after_restart(arguments)
     given, others = split_options(arguments)
@@ -99,10 +97,6 @@ class TrainingCLI:
 
     Args:
         arguments: The command line without the program's name.
-
-    Raises:
-        FileNotFoundError: If a config, the data or the run to resume does not exist.
-        InputError: If config, network and data do not fit each other, or a class is not trusted.
     """
 
     def __init__(self, arguments: Sequence[str]) -> None:
@@ -146,11 +140,7 @@ class TrainingCLI:
         return trainer
 
     def train(self) -> None:
-        """Train, from the last checkpoint if there is one, then evaluate once on the test set.
-
-        Raises:
-            InputError: If another process trains this run, its checkpoints are broken, or the disk is full.
-        """
+        """Train, from the last checkpoint if there is one, then evaluate once on the test set."""
         try:
             with handle_interrupts(PROGRAM, self.resume_command):
                 self.fit()
@@ -289,6 +279,20 @@ def make_parser() -> Parser:
     parser.add_argument("--every_steps", type=int, default=0, help=steps)
     parser.link_arguments("seed_everything", "data.init_args.seed")
     return parser
+
+
+def find_weights(folder: str, task: Task, data: DataModule, trust: Sequence[str] = ()) -> Transfer:
+    """Read the weights of `--init_from`. The network gets them when training begins, once it is initialized."""
+    found = transfer(load(folder, trust=trust), task.network, list(data.labels), data.preprocessing)
+    task.starting_weights = found.weights
+    return found
+
+
+def keep(found: Transfer, run: Path) -> None:
+    """Print what was taken, and write all of it into the folder of the run, with what that model was trained on."""
+    print(found.report())
+    add_items_of(Path(found.source), run)
+    write_json(found.record(), run / INIT_FROM)
 
 
 def fill_sizes(config: Namespace, data: DataModule, trust: Sequence[str]) -> None:

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vitspeech.data.utterances.composition import compose
 from vitspeech.data.utterances.manifest import Utterance
-from vitspeech.data.utterances.word_clips import WordClip
+from vitspeech.data.utterances.word_clips import WordClip, compose
 
 FADE, LEVEL = 640, 0.05  # as the file says them: 40 ms at 16 kHz, and -26 dB of full scale
 INAUDIBLE = 120.0  # dB: a thousandth of a step of 16 bits

@@ -1,7 +1,7 @@
 """Utterances of several words, composed from clips of single words by a seeded, published protocol.
 
 Speech Commands has no utterances of several words, and there was no public protocol for composing them. Here are the
-sampling of an utterance (which words, pauses, noise and signal-to-noise ratio) and the data set; `composition.py` makes
+sampling of an utterance (which words, pauses, noise and signal-to-noise ratio) and the data set; `word_clips.py` makes
 its waveform. Test sets are manifests with checksums.
 """
 
@@ -20,10 +20,9 @@ from torch.utils.data import Dataset
 from vitspeech.data.batches import DrawnItems
 from vitspeech.data.utterances.augment import SequenceAugment
 from vitspeech.data.utterances.batch import SpeechBatch, collate
-from vitspeech.data.utterances.composition import compose
 from vitspeech.data.utterances.manifest import Utterance, read_manifest, write_manifest
 from vitspeech.data.utterances.module import CHARACTERS, UtteranceData
-from vitspeech.data.utterances.word_clips import WordSource
+from vitspeech.data.utterances.word_clips import WordSource, compose
 from vitspeech.errors import InputError, check_number
 
 

@@ -40,9 +40,6 @@ def read_picture(path: str | Path, side: int) -> numpy.ndarray:
     """Read a picture of any size and scale its center square: uint8 (side, side, 3), RGB.
 
     EXIF rotation is applied, transparent pixels are blended with white.
-
-    Raises:
-        ValueError: If it is no picture, is broken, or has 16 bits or floats per pixel.
     """
     from PIL import Image, ImageOps
 

@@ -27,12 +27,7 @@ LOUDEST = 16.0  # decoders of lossy formats exceed ±1; floats beyond this are i
 
 
 def read_about(folder: str | Path) -> dict[str, Any]:
-    """What `model.json` holds: labels, times, preprocessing. All files but run.py, which you may edit, are checked.
-
-    Raises:
-        ValueError: If a file is altered, or the folder is of a newer format.
-        FileNotFoundError: If a file is missing.
-    """
+    """What `model.json` holds: labels, times, preprocessing. All files but run.py, which you may edit, are checked."""
     folder = Path(folder)
     try:
         about = json.loads((folder / "model.json").read_text("utf-8"))
@@ -48,11 +43,7 @@ def read_about(folder: str | Path) -> dict[str, Any]:
 
 
 def open_graph(folder: str | Path, about: dict[str, Any], file: str = "model.onnx", threads: int = 0) -> Any:
-    """A session of ONNX Runtime, whose `run` computes a graph, on some threads; 0 takes all cores.
-
-    Raises:
-        ValueError: If the graph says something else of itself than `about`, or has no checksum there.
-    """
+    """A session of ONNX Runtime, whose `run` computes a graph, on some threads; 0 takes all cores."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -83,11 +74,7 @@ def check_file(path: str | Path) -> None:
 
 
 def read_sound(path: str | Path, rate_hz: int, shortest_s: float = SHORTEST_S) -> numpy.ndarray:
-    """Read a recording (WAV, FLAC, OGG or MP3), and average its channels: int16 (N,).
-
-    Raises:
-        ValueError: If it is no recording, is truncated, has another sample rate, or is shorter than `shortest_s`.
-    """
+    """Read a recording (WAV, FLAC, OGG or MP3), and average its channels: int16 (N,)."""
     import soundfile
 
     check_file(path)

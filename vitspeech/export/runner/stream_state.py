@@ -21,12 +21,7 @@ def save_state(model: Any, path: str | Path) -> None:
 
 
 def load_state(model: Any, path: str | Path) -> None:
-    """Go on with the recording whose state `save_state` wrote.
-
-    Raises:
-        FileNotFoundError: If the file is missing.
-        ValueError: If it is no state, a damaged one, or that of another model; the stream then begins anew.
-    """
+    """Go on with the recording whose state `save_state` wrote."""
     model.restart()
     problem = "not the state of a model"
     try:
