@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from filelock import FileLock
 from matplotlib.figure import Figure
 from running import Result
 from tiny import TINY, TINY_LABELER, TINY_MASKED, TINY_SEQUENCES, TINY_SPEECH, TINY_SYMBOLS, TINY_TRANSCRIBER
+from tqdm import tqdm
 
 from vitspeech import commands
 from vitspeech.data.clips import spoken_words
@@ -19,6 +21,9 @@ from vitspeech.data.images.shapes import save_example
 from vitspeech.training.train import TrainingCLI
 
 torch.set_num_threads(1)
+# tqdm's own lock is shared with forked processes: one that is killed while it holds it blocks every later bar.
+tqdm.set_lock(threading.RLock())
+tqdm.monitor_interval = 0
 hypothesis.settings.register_profile("suite", deadline=None)  # other processes may keep this machine busy
 hypothesis.settings.load_profile("suite")
 
