@@ -11,7 +11,7 @@ import pytest
 import torch
 from filelock import FileLock
 from matplotlib.figure import Figure
-from running import Result
+from running import Result, run_here
 from tiny import TINY, TINY_LABELER, TINY_MASKED, TINY_SEQUENCES, TINY_SPEECH, TINY_SYMBOLS, TINY_TRANSCRIBER
 from tqdm import tqdm
 
@@ -83,17 +83,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> C
     def run(*arguments: object) -> Result:
         words = [str(argument) for argument in arguments]
         monkeypatch.setattr(sys, "argv", ["vitspeech", *words])
-        capsys.readouterr()
-        status = 0
-        try:
-            commands.main()
-        except SystemExit as stopped:
-            status = stopped.code or 0
-            if isinstance(status, str):  # Python prints such a message and exits with 1
-                print(status, file=sys.stderr)
-                status = 1
-        printed = capsys.readouterr()
-        return Result(status, printed.out, printed.err)
+        return run_here(commands.main, capsys)
 
     return run
 

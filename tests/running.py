@@ -1,6 +1,10 @@
 """How a command ended, and what it printed."""
 
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+
+import pytest
 
 
 @dataclass
@@ -18,3 +22,18 @@ def one_line(result: Result, status: int = 1) -> str:
     assert result.returncode == status, result.stderr
     assert "Traceback" not in message and "\n" not in message
     return message
+
+
+def run_here(program: Callable[[], object], capsys: pytest.CaptureFixture) -> Result:
+    """Run a program in this process: its exit status and what it printed."""
+    capsys.readouterr()
+    status = 0
+    try:
+        program()
+    except SystemExit as stopped:
+        status = stopped.code or 0
+        if isinstance(status, str):  # Python prints such a message and exits with 1
+            print(status, file=sys.stderr)
+            status = 1
+    printed = capsys.readouterr()
+    return Result(status, printed.out, printed.err)
