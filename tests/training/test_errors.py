@@ -133,9 +133,11 @@ def test_values_that_do_not_fit_are_refused_before_there_is_a_run(options, refus
     assert VALUES[options] in refused(*options.split())
 
 
-def test_a_callback_of_an_unknown_metric_is_told_in_one_line(command):
+def test_a_callback_of_an_unknown_metric_is_told_in_one_line_and_leaves_no_run(command, tmp_path):
     stopping = ["--trainer.callbacks+=EarlyStopping", "--trainer.callbacks.monitor=nothing"]
-    assert "conditioned on metric `nothing`" in one_line(command("train", *TINY, "--run=run", *stopping))
+    run = tmp_path / "run"
+    assert "conditioned on metric `nothing`" in one_line(command("train", *TINY, f"--run={run}", *stopping))
+    assert not run.exists()
 
 
 @pytest.mark.parametrize(

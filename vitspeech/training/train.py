@@ -177,7 +177,7 @@ class TrainingCLI:
             with training_errors(self.run, self.trainer), one_message(self.trainer):
                 self.trainer.fit(self.model, data, ckpt_path=self.run.checkpoint, weights_only=True)
         except InputError:
-            if self.run.folder and not self.run.is_training and not given.resume and self.trainer.is_global_zero:
+            if self.run.folder and not given.resume and self.trainer.is_global_zero:
                 run_folder.discard(self.run.folder)
             raise
 
