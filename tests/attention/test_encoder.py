@@ -64,11 +64,6 @@ def test_skipped_branches_leave_the_block_the_identity_for_those_sequences():
     assert 0.2 < untouched.all(1).double().mean() < 0.55  # 0.6 twice: 0.36
 
 
-def test_depth_below_one_is_an_error():
-    with pytest.raises(ValueError, match="depth=0"):
-        Encoder(35, EncoderConfig(depth=0, heads=5))
-
-
 def test_contexts_may_differ_from_block_to_block():
     encoder = Encoder(12, EncoderConfig(depth=3, heads=2, left=[1, None, 4], right=[0, 2, 1]))
     assert [(block.attention.left, block.attention.right) for block in encoder.blocks] == [(1, 0), (None, 2), (4, 1)]

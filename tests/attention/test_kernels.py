@@ -23,37 +23,28 @@ WINDOW = {"window": (8, 2)}
 TABLE = [
     # Full attention on CPU.
     ({"keys": 64}, FUSED),
-    ({"keys": 4099}, FUSED),
-    ({"keys": 64, "padding": True}, FUSED),
     ({"keys": 64, **HALF}, EXPLICIT),
     ({"keys": 1024, **HALF}, FUSED),
     ({"keys": 1025, **RELU}, BLOCKWISE),
-    ({"keys": 1023, **RELATIVE}, EXPLICIT),
     ({"keys": 1025, **RELATIVE}, BLOCKWISE),
     ({"keys": 64, **ADDITIVE}, BLOCKWISE),
     ({"keys": 64, **RELATIVE, **NONLINEAR}, PAIRWISE),
     # A mask or another sequence: every pair is computed.
-    ({"keys": 64, "masked": True}, FUSED),
     ({"keys": 64, "masked": True, **WINDOW}, FUSED),
     ({"keys": 2048, "masked": True, **RELU}, EXPLICIT),
     ({"keys": 64, "cross": True}, FUSED),
-    ({"keys": 64, "cross": True, **ADDITIVE}, EXPLICIT),
     ({"keys": 2048, "cross": True, **RELATIVE, **WINDOW}, EXPLICIT),
-    ({"keys": 2048, "masked": True, **RELATIVE, **NONLINEAR}, EXPLICIT),
     # A window on CPU.
     ({"keys": 8 + 2 + BLOCK, **WINDOW}, EXPLICIT),
     ({"keys": 8 + 2 + BLOCK + 1, **WINDOW}, BLOCKWISE),
     ({"keys": 8 + 2 + BLOCK, **WINDOW, **ADDITIVE}, BLOCKWISE),
-    ({"keys": 0, **WINDOW, **RELATIVE, **NONLINEAR}, PAIRWISE),
     ({"keys": 4096, "window": (None, 0), **ADDITIVE, **RELATIVE, **NONLINEAR}, PAIRWISE),
-    ({"keys": 16_384, **WINDOW, "dropout": True}, BLOCKWISE),
     ({"keys": 0, **WINDOW}, EXPLICIT),
     # An unlimited past without look-ahead.
     ({"keys": 1023, "window": (None, 0)}, EXPLICIT),
     ({"keys": 1024, "window": (None, 0)}, FUSED_CAUSAL),
     ({"keys": 1024, "window": (1023, 0)}, FUSED_CAUSAL),
     ({"keys": 1025, "window": (1023, 0)}, BLOCKWISE),
-    ({"keys": 4096, "window": (None, 1)}, BLOCKWISE),
     ({"keys": 4096, "window": (None, 0), "padding": True}, BLOCKWISE),
     ({"keys": 4096, "window": (None, 0), "dropout": True}, BLOCKWISE),
     # CUDA.
@@ -62,17 +53,13 @@ TABLE = [
     ({"keys": 4096, **CUDA, **WINDOW, **HALF, "padding": True}, FLEX),
     ({"keys": 4096, **CUDA, "window": (None, 0)}, FUSED_CAUSAL),
     ({"keys": 5, **CUDA, "window": (4, 0)}, FUSED_CAUSAL),
-    ({"keys": 5, **CUDA, "window": (3, 0)}, FLEX),
     ({"keys": 0, **CUDA, "window": (None, 0)}, FLEX),
-    ({"keys": 4096, **CUDA, "window": (None, 1)}, FLEX),
     ({"keys": 4096, **CUDA, "window": (None, 0), "padding": True}, FLEX),
     ({"keys": 4096, **CUDA, "window": (None, 0), "dropout": True}, BLOCKWISE),
     ({"keys": 4096, **CUDA, **WINDOW, "width": 15}, BLOCKWISE),
     ({"keys": 4096, **CUDA, **WINDOW, "dtype": torch.float64}, BLOCKWISE),
-    ({"keys": 4096, **CUDA, **WINDOW, "dropout": True}, BLOCKWISE),
     ({"keys": 4096, **CUDA, **WINDOW, **RELATIVE}, BLOCKWISE),
     ({"keys": 4096, **CUDA, **WINDOW, **RELATIVE, **NONLINEAR}, PAIRWISE),
-    ({"keys": 4096, **CUDA, "window": (None, 0), "width": 8}, FUSED_CAUSAL),
 ]
 
 

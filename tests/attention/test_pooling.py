@@ -44,12 +44,6 @@ def test_mean_of_no_valid_token_is_zero():
     assert torch.equal(MeanPooling()(tokens(), nothing), torch.zeros(3, 11, dtype=torch.float64))
 
 
-@pytest.mark.parametrize("pooling", [MeanPooling(), SelfAttentivePooling(11, 13, 5)])
-def test_only_a_class_token_adds_tokens(pooling):
-    x = tokens()
-    assert torch.equal(pooling.prepare(x), x)
-
-
 def test_class_token_is_put_first_and_returned():
     pooling, x = ClassToken(11).double(), tokens()
     prepared = pooling.prepare(x)

@@ -12,7 +12,7 @@ import vitspeech
 from vitspeech.checkpoint.model import save
 from vitspeech.commands.stream import print_transcript, until_interrupt
 from vitspeech.data.audio.reading import AudioParts
-from vitspeech.decoding.vocabulary import Segment
+from vitspeech.decoding.unit_runs import Segment
 from vitspeech.inference.label_stream import LabelStream
 from vitspeech.metrics.intervals import poisson_interval
 

@@ -149,12 +149,6 @@ def test_with_ctc_weight_one_impossible_units_of_the_step_are_possible():
     assert run_beam(0, 1, step=never_ends, **options) == run_beam(0, 1, **options)
 
 
-def test_the_length_penalty_and_the_scorer_change_the_best_transcript():
-    best = [{ranking(utterance, alpha)[0][1] for alpha in ALPHAS} for utterance in range(7)]
-    assert max(map(len, best)) > 1
-    assert any(ranking(number, 0.0)[0][1] != ranking(number, 0.0, 0.3)[0][1] for number in range(2))
-
-
 @pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("beam", [1, 2, 3, 5, 11])
 def test_early_stopping_does_not_change_the_best_hypothesis(beam, alpha):
@@ -210,10 +204,6 @@ def test_a_batch_with_a_scorer_equals_single_utterances():
         assert_close([h.score for h in alone], [h.score for h in batched[each]])
 
 
-def test_with_weight_zero_the_scorer_is_ignored():
-    assert run_beam(0, 1, scorer=PrefixScores(ctc_rows()), ctc_weight=0.0) == run_beam(0, 1)
-
-
 def never_ends(units, cache):
     log_probs, cache = table_step(units, cache)
     log_probs[:, END] = -torch.inf
@@ -231,15 +221,6 @@ def test_a_decoder_without_an_end_is_cut_at_the_maximum_length():
     assert [hypotheses[0] for hypotheses in beams] == greedy_hypotheses
 
 
-def test_the_end_is_never_an_input_of_a_step():
-    def careful(units, cache):
-        assert (units != END).all()
-        return table_step(units, cache)
-
-    assert run_greedy(*range(7), longest=13, step=careful) == run_greedy(*range(7), longest=13)
-    assert run_beam(*range(7), longest=13, step=careful) == run_beam(*range(7), longest=13)
-
-
 def test_a_cut_transcript_has_the_probability_of_its_units():
     cut = [utterance for utterance in range(11) if len(run_greedy(utterance, longest=13)[0].units) > 2]
     assert cut
@@ -247,13 +228,6 @@ def test_a_cut_transcript_has_the_probability_of_its_units():
         hypothesis = run_greedy(utterance, longest=2)[0]
         assert not hypothesis.ended and len(hypothesis.units) == 2
         assert hypothesis.log_probability == pytest.approx(probability(utterance, hypothesis.units, ended=False))
-
-
-def test_an_end_after_the_maximum_length_counts():
-    for utterance in range(11):
-        hypothesis = run_greedy(utterance, longest=13)[0]
-        if hypothesis.units:
-            assert run_greedy(utterance, longest=len(hypothesis.units))[0] == hypothesis
 
 
 def test_a_step_without_possible_units_returns_the_prefix():

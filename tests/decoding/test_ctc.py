@@ -5,6 +5,7 @@ import gc
 import math
 import pickle
 import time
+import weakref
 from itertools import groupby, product
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as draw
 from torch.nn import functional as F
 
 from vitspeech.decoding.ctc import GreedySearch, Hypothesis, NoPathError, PrefixBeamSearch, align, tokens_needed
-from vitspeech.decoding.paths import nodes_after
+from vitspeech.decoding.paths import Prefix, append, nodes_after
 
 ALL_PREFIXES = 10_000
 
@@ -319,6 +320,19 @@ def test_prefixes_that_left_the_beam_are_forgotten():
     assert len(search.extensions) == len(alive) - 1  # the empty prefix extends none
     search.restart()
     assert not search.extensions
+
+
+def test_paths_of_a_million_units_can_be_freed():
+    node, prefix = None, Prefix()
+    first = weakref.ref(prefix)
+    gc.disable()  # for speed
+    try:
+        for token in range(1_000_000):
+            node, prefix = append(node, 0, token), Prefix(prefix, 0)
+        del node, prefix  # an overflow of the C stack would end the process
+        assert first() is None
+    finally:
+        gc.enable()
 
 
 def pickled(search):

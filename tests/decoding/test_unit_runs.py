@@ -3,9 +3,9 @@
 import numpy
 import pytest
 import torch
+from label_runs import words_of
 
 from vitspeech.decoding.unit_runs import UnitDecoder
-from vitspeech.metrics.word_times import words_of
 
 LABELS, TIMES = ["go", "stop"], {"first_s": 0.25, "shortest_s": 0.3}
 

@@ -1,6 +1,7 @@
 """From units to text."""
 
-from vitspeech.decoding.vocabulary import Segment, to_text, to_words, vocabulary_kind, word_ranges
+from vitspeech.decoding.unit_runs import Segment
+from vitspeech.decoding.vocabulary import to_text, to_words, vocabulary_kind, word_ranges
 
 CHARACTERS = [" ", *"abc"]
 PIECES = ["▁", "▁ab", "c", "b"]

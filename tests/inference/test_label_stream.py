@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from label_runs import words_of
 
 from vitspeech.checkpoint.model import Model
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.inference.label_stream import LabelStream, words_of_frames
-from vitspeech.metrics.word_times import words_of
 from vitspeech.models import SpeechLabeler
 
 LABELS = ["go", "stop"]
@@ -59,7 +59,7 @@ def test_an_improbable_run_is_no_word(logit, words):
     stream = LabelStream(released)
     assert len(list(stream.words(torch.zeros(16_000).split(999)))) == words
     rows = logit * torch.nn.functional.one_hot(torch.tensor([2] * 20 + [0] * 18 + [2]), 3).float()
-    assert len(words_of_frames(released, rows)) == words
+    assert len(words_of_frames(released.network, LABELS, rows)) == words
 
 
 def test_a_real_network_gives_the_words_of_its_own_frames():
@@ -73,7 +73,7 @@ def test_a_real_network_gives_the_words_of_its_own_frames():
     waveform = torch.cat([0.3 * torch.sin(2 * torch.pi * tone * time_s) for tone in hertz])
     with torch.inference_mode():
         logits = released.network.forward_frames(waveform[None])[0]
-        expected = words_of_frames(released, logits)
+        expected = words_of_frames(released.network, LABELS, logits)
     frame_s = released.network.frame_ms / 1000
     long = words_of(logits.argmax(-1), silence=2, first_s=0.0, frame_s=frame_s, shortest_s=0.15)
     assert 5 < len(expected) < len(long) - 2
@@ -108,6 +108,5 @@ def test_a_network_without_the_times_of_its_frames_is_refused_by_name():
     class Mine(torch.nn.Module):
         pass
 
-    released = Model(Mine(), LABELS, {"sample_rate_hz": 16_000}, {}, {}, task="vitspeech.Labeling")
     with pytest.raises(ValueError, match="Mine has no first_frame_ms and frame_ms"):
-        words_of_frames(released, torch.zeros(3, 3))
+        words_of_frames(Mine(), LABELS, torch.zeros(3, 3))

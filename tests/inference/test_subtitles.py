@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import webvtt
 
-from vitspeech.decoding.vocabulary import Segment
+from vitspeech.decoding.unit_runs import Segment
 from vitspeech.inference.subtitles import LINE, Cue, to_cues, to_subtitles
 from vitspeech.inference.transcript import Transcript
 

@@ -1,4 +1,4 @@
-"""Words with times: conversion to frame labels and back, and precision, recall and F1."""
+"""Words with times: conversion to frame labels, and precision, recall and F1."""
 
 import itertools
 
@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as draw
 
-from vitspeech.metrics.word_times import TimedWord, frame_labels, matched, word_f1, words_of
+from vitspeech.metrics.word_times import TimedWord, frame_labels, matched, word_f1
 
 
 def count_matches(*words, **options):
@@ -22,18 +22,6 @@ def labeled(spans_s, labels, **arguments):
     return frame_labels(torch.tensor(spans_s, dtype=torch.float64), torch.tensor(labels), **options)
 
 
-def without_overlap(*words):
-    """Words that do not overlap, from (silence before, label, length) in seconds."""
-    words_in_order, time = [], 0.0
-    for gap, label, length in words:
-        words_in_order.append(TimedWord(label, time + gap, time + gap + length))
-        time += gap + length
-    return words_in_order
-
-
-SEQUENCES = draw.lists(
-    draw.tuples(draw.floats(0.02, 0.4), draw.integers(0, 4), draw.floats(0.07, 0.9)), max_size=7
-).map(lambda words: without_overlap(*words))
 LOOSE = draw.lists(draw.builds(TimedWord, draw.integers(0, 1), draw.floats(0, 0.3), draw.floats(0, 0.3)), max_size=5)
 
 
@@ -58,33 +46,6 @@ def test_where_spans_overlap_the_last_one_counts():
 def test_padding_labels_are_ignored():
     spans_s = [[(0.1, 0.3), (0.4, 0.6)], [(0.0, 0.2), (0.0, 0.7)]]
     assert labeled(spans_s, [[0, 1], [2, -1]]).tolist() == [[5, 0, 0, 5, 1, 1, 5], [2, 2, 5, 5, 5, 5, 5]]
-
-
-def test_runs_become_words_with_times():
-    labels = torch.tensor([5, 3, 3, 3, 0, 0, 5, 5, 3, 3, 3])
-    output = words_of(labels, silence=5, first_s=0.25, frame_s=0.5, shortest_s=0.0)
-    assert output == [TimedWord(3, 0.75, 2.25), TimedWord(0, 2.25, 3.25), TimedWord(3, 4.25, 5.75)]
-
-
-def test_runs_below_the_least_mean_probability_are_dropped():
-    labels, times = torch.tensor([1, 1, 2, 2, 5, 3, 3]), {"silence": 5, "first_s": 0.0, "frame_s": 0.1}
-    probabilities = torch.tensor([0.9, 0.5, 0.8, 0.5, 0.1, 0.7, 0.75])
-    for least, kept in ((0.0, [1, 2, 3]), (0.66, [1, 3]), (0.71, [3]), (0.8, [])):
-        words = words_of(labels, probabilities=probabilities, least_probability=least, **times)
-        assert [word.label for word in words] == kept, least
-
-
-@given(words=SEQUENCES, first_s=draw.floats(0, 0.02), frame_s=draw.floats(0.005, 0.0125))
-def test_conversion_to_frames_and_back_changes_times_by_at_most_half_a_frame(words, first_s, frame_s):
-    spans_s = torch.tensor([(word.start_s, word.end_s) for word in words], dtype=torch.float64).reshape(-1, 2)
-    labels = torch.tensor([word.label for word in words], dtype=torch.long)
-    times = {"silence": SILENCE, "first_s": first_s, "frame_s": frame_s}
-    frames = int((words[-1].end_s if words else 1.0) / frame_s) + 2
-    output = words_of(frame_labels(spans_s, labels, frames=frames, **times), **times)
-    assert [word.label for word in output] == [word.label for word in words]
-    for word, other in zip(words, output, strict=True):
-        assert abs(word.start_s - other.start_s) <= frame_s / 2 + 1e-5
-        assert abs(word.end_s - other.end_s) <= frame_s / 2 + 1e-5
 
 
 def test_a_match_requires_the_label_and_both_times_within_the_tolerance():

@@ -13,7 +13,7 @@ from PIL import Image
 
 from vitspeech.checkpoint.model import Model
 from vitspeech.decoding.search import Search
-from vitspeech.decoding.vocabulary import Segment
+from vitspeech.decoding.unit_runs import Segment
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.inference.label_stream import words_of_frames
 from vitspeech.inference.transcribe import transcribe
@@ -112,7 +112,7 @@ def test_a_labeler_has_the_probability_of_each_label_in_each_frame(drawn, wavefo
     panels, figure = drawn(model)
     with torch.no_grad():
         logits = network.forward_frames(waveform[None])[0]
-    words, probabilities = words_of_frames(model, logits), logits.softmax(-1)
+    words, probabilities = words_of_frames(network, model.labels, logits), logits.softmax(-1)
     assert words and figure.get_suptitle() == f"chirp.wav: “{' '.join(word.label for word in words)}”"
     axes = panels["label"]
     assert names(axes) == ["go", "stop", "(none)"]

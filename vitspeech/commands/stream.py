@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from vitspeech.decoding.keywords import Detection, SpottingSettings
-    from vitspeech.decoding.vocabulary import Segment
+    from vitspeech.decoding.unit_runs import Segment
 
 PART_S = 0.1  # seconds of audio pushed at a time
 CLEAR = "\r\x1b[K"  # to the beginning of the line, and erase it

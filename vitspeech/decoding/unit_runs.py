@@ -13,13 +13,15 @@ NOTHING = -1
 
 
 @dataclass(frozen=True)
-class Unit:
-    """A word, character or label of frames. Times are in seconds from the beginning of the recording.
+class Segment:
+    """A word, a character, a piece of a word or a label of frames, with its times.
 
     Args:
         label: Its name.
-        start_s: Start of its first token. A token lasts one hop, around the center of its samples.
-        end_s: End of its last token.
+        start_s: Start in seconds from the beginning of the recording. A token lasts one hop, around the center of its
+            samples. With CTC, segments are those of the best alignment. CTC outputs peak within the spoken word, so
+            that the segment is usually shorter than the word.
+        end_s: End in seconds.
     """
 
     label: str
@@ -56,7 +58,7 @@ class UnitDecoder:
         self.count, self.first, self.newest = 0, 0, NOTHING  # tokens so far, the first one of the newest class
         self.total = 0.0  # sum of the probabilities of the newest class
 
-    def push(self, logits: numpy.ndarray) -> list[Unit]:
+    def push(self, logits: numpy.ndarray) -> list[Segment]:
         """Process the next logits: (T, C) -> the units that have ended."""
         units, probabilities = [], 1 / numpy.exp(logits - logits.max(1, keepdims=True)).sum(1)
         for best, probability in zip(logits.argmax(1).tolist(), probabilities.tolist(), strict=True):
@@ -67,13 +69,13 @@ class UnitDecoder:
             self.total += probability
         return units
 
-    def flush(self) -> list[Unit]:
+    def flush(self) -> list[Segment]:
         """End the recording: the last unit. The decoder can then be used for another."""
         units = self.ended()
         self.restart()
         return units
 
-    def ended(self) -> list[Unit]:
+    def ended(self) -> list[Segment]:
         """The newest run of tokens as a unit, unless it is the blank, too short or too improbable."""
         tokens = self.count - self.first
         is_long = tokens * self.hop_s >= self.shortest_s - 1e-9  # but for rounding
@@ -81,7 +83,7 @@ class UnitDecoder:
         if not is_long or not is_probable or not 0 <= self.newest < len(self.labels):
             return []
         start_s, end_s = (self.first_s + token * self.hop_s for token in (self.first, self.count))
-        return [Unit(self.labels[self.newest], start_s, end_s)]
+        return [Segment(self.labels[self.newest], start_s, end_s)]
 
     def state(self) -> dict[str, numpy.ndarray]:
         """What later units depend on, as arrays: `restore` goes on from there."""

@@ -6,26 +6,11 @@ labels, which separates words. Pieces (byte-pair units) begin with `WORD_START` 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from vitspeech.decoding.unit_runs import Segment
+
 WORD_START = "▁"  # U+2581, as in SentencePiece
-
-
-@dataclass(frozen=True)
-class Segment:
-    """A word, a character or a piece of a word with its times.
-
-    Args:
-        label: The word, character or piece.
-        start_s: Start in seconds from the beginning of the recording. With CTC, segments are those of the best
-            alignment. CTC outputs peak within the spoken word, so that the segment is usually shorter than the word.
-        end_s: End in seconds.
-    """
-
-    label: str
-    start_s: float
-    end_s: float
 
 
 def vocabulary_kind(labels: Sequence[str]) -> Literal["words", "characters", "pieces"]:

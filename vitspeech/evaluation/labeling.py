@@ -16,7 +16,7 @@ from vitspeech.evaluation.classification import write_confusion
 from vitspeech.evaluation.report import ItemTable, Report, per_item
 from vitspeech.evaluation.speakers import accuracy_interval, describe_resampled, known_speakers, resampled
 from vitspeech.files import sha256
-from vitspeech.inference.label_stream import LABEL_PROBABILITY, frame_times, timed_words
+from vitspeech.inference.label_stream import LABEL_PROBABILITY, frame_times, words_of_frames
 from vitspeech.metrics.word_times import TimedWord, frame_labels, matched, word_f1
 
 TOLERANCE_S = 0.05
@@ -45,7 +45,7 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
             right = true[row, :count] == predictions[row, :count]
             said = zip(speech.units[row].tolist(), spans_s[row].tolist(), strict=True)
             reference = [TimedWord(word, *span) for word, span in said if word >= 0]
-            words = timed_words(network, logits[row, :count])
+            words = words_of_frames(network, range(none), logits[row, :count])
             entries.append((pairs, count_by_word(right, reference, words, **times), reference, words))
         return entries
 

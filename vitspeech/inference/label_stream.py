@@ -3,19 +3,18 @@
 Shapes: N samples, F frames, C classes (the last class is "none").
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy
 from torch import Tensor, nn
 
 from vitspeech.checkpoint.model import Model
 from vitspeech.data.utterances.word_clips import SHORTEST_WORD_S
-from vitspeech.decoding.unit_runs import Unit, UnitDecoder
-from vitspeech.decoding.vocabulary import Segment
+from vitspeech.decoding.unit_runs import Segment, UnitDecoder
 from vitspeech.errors import InputError
 from vitspeech.inference.stream import stream
 from vitspeech.inference.transcript import is_transcribing, wrong_model
-from vitspeech.metrics.word_times import TimedWord, words_of
 from vitspeech.models import SpeechLabeler
 
 LABEL_PROBABILITY = 0.7  # least mean probability of a word of frame labels; in noise alone runs have about 0.2
@@ -28,24 +27,17 @@ def is_labeling(model: Model) -> bool:
     )
 
 
-def words_of_frames(model: Model, logits: Tensor) -> list[Segment]:
+def words_of_frames(network: nn.Module, labels: Sequence[Any], logits: Tensor) -> list[Segment]:
     """The words of a whole recording from the logits of its frames: (F, C) -> at most F words. See `LabelStream`."""
-    words = timed_words(model.network, logits)
-    return [Segment(model.labels[word.label], word.start_s, word.end_s) for word in words]
+    decoder = frame_decoder(network, labels)
+    return [*decoder.push(logits.float().cpu().numpy()), *decoder.flush()]
 
 
-def timed_words(network: nn.Module, logits: Tensor) -> list[TimedWord]:
-    """As `words_of_frames`, with each word as an index of the labels."""
-    first_s, frame_s = frame_times(network)
-    return words_of(
-        logits.argmax(-1),
-        silence=logits.shape[-1] - 1,
-        first_s=first_s,
-        frame_s=frame_s,
-        shortest_s=SHORTEST_WORD_S,
-        probabilities=logits.float().softmax(-1).amax(-1),
-        least_probability=LABEL_PROBABILITY,
-    )
+def frame_decoder(network: nn.Module, labels: Sequence[Any]) -> UnitDecoder:
+    """The decoder of `LabelStream`."""
+    first_s, hop_s = frame_times(network)
+    least = {"shortest_s": SHORTEST_WORD_S, "least_probability": LABEL_PROBABILITY}
+    return UnitDecoder(labels, hop_s=hop_s, first_s=first_s, **least)
 
 
 def frame_times(network: nn.Module) -> tuple[float, float]:
@@ -80,9 +72,7 @@ class LabelStream:
             raise wrong_model(model, "does not label frames")
         self.stream, self.labels = stream(model), model.labels
         self.latency_samples = self.stream.latency_samples
-        first_s, hop_s = frame_times(model.network)
-        least = {"shortest_s": SHORTEST_WORD_S, "least_probability": LABEL_PROBABILITY}
-        self.decoder = UnitDecoder(self.labels, hop_s=hop_s, first_s=first_s, **least)
+        self.decoder = frame_decoder(model.network, model.labels)
 
     def restart(self) -> None:
         """Begin a new recording."""
@@ -104,13 +94,8 @@ class LabelStream:
 
     def flush(self) -> list[Segment]:
         """End the recording: its last words. The stream can then be used for another recording."""
-        return [*self.take(self.stream.flush()), *to_segments(self.decoder.flush())]
+        return [*self.take(self.stream.flush()), *self.decoder.flush()]
 
     def take(self, logits: Tensor) -> list[Segment]:
         """The words that end before or within the next frames (F, C)."""
-        return to_segments(self.decoder.push(logits.float().cpu().numpy()))
-
-
-def to_segments(units: Iterable[Unit]) -> list[Segment]:
-    """Units of the decoder as words."""
-    return [Segment(unit.label, unit.start_s, unit.end_s) for unit in units]
+        return self.decoder.push(logits.float().cpu().numpy())

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from html import escape
 
-from vitspeech.decoding.vocabulary import Segment
+from vitspeech.decoding.unit_runs import Segment
 from vitspeech.errors import InputError
 from vitspeech.inference.transcript import Transcript
 

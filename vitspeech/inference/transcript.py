@@ -7,7 +7,8 @@ from torch import nn
 
 from vitspeech.checkpoint.model import Model
 from vitspeech.decoding.paths import Hypothesis
-from vitspeech.decoding.vocabulary import Segment, to_text, to_words
+from vitspeech.decoding.unit_runs import Segment
+from vitspeech.decoding.vocabulary import to_text, to_words
 from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import MaskedSpeechModel, SpeechRecognizer, SpeechTranscriber

@@ -14,7 +14,8 @@ from vitspeech.checkpoint.model import Model
 from vitspeech.decoding.final_units import take_final
 from vitspeech.decoding.paths import Hypothesis, PathNode, nodes_after, to_hypothesis
 from vitspeech.decoding.search import Search, new_ctc_search
-from vitspeech.decoding.vocabulary import Segment, to_text, to_words, vocabulary_kind, word_ranges
+from vitspeech.decoding.unit_runs import Segment
+from vitspeech.decoding.vocabulary import to_text, to_words, vocabulary_kind, word_ranges
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.inference.stream import stream
 from vitspeech.inference.transcript import Transcript, is_transcribing, to_segments, to_transcript, wrong_model

@@ -1,4 +1,4 @@
-"""Words with their times: conversion to and from frame labels, and their precision and recall.
+"""Words with their times: conversion to frame labels, and their precision and recall.
 
 Shapes: … any batch, W words, F frames.
 """
@@ -53,44 +53,6 @@ def frame_labels(
     numbers = torch.arange(1, labels.shape[-1] + 1, device=labels.device)
     last = torch.nn.functional.pad(inside * numbers, (1, 0)).amax(-1)
     return torch.nn.functional.pad(labels, (1, 0), value=silence).gather(-1, last)
-
-
-def words_of(
-    labels: Tensor,
-    *,
-    silence: int,
-    first_s: float,
-    frame_s: float,
-    shortest_s: float = 0.05,
-    probabilities: Tensor | None = None,
-    least_probability: float = 0.0,
-) -> list[TimedWord]:
-    """Convert frame labels to words: each run of one label other than `silence` is a word.
-
-    Runs shorter than `shortest_s` are dropped, since they are flicker rather than words. Runs are not merged: a word
-    interrupted by another label becomes two words.
-
-    Args:
-        labels: One label per frame.
-        silence: Label of frames outside all words.
-        first_s: Start of frame 0, in seconds.
-        frame_s: Length of a frame, in seconds.
-        shortest_s: Minimum length of a word, in seconds; 0 keeps all runs.
-        probabilities: The probability of each frame's label; `None` is 1.
-        least_probability: Runs whose mean probability is lower are dropped, since they are guesses.
-
-    Shape:
-        (F,) -> at most F words
-    """
-    runs, counts = torch.unique_consecutive(labels, return_counts=True)
-    probabilities = torch.ones(len(labels)) if probabilities is None else probabilities
-    means = [part.double().mean().item() for part in probabilities.split(counts.tolist())]
-    ends = counts.cumsum(0).tolist()
-    words = []
-    for label, count, end, mean in zip(runs.tolist(), counts.tolist(), ends, means, strict=True):
-        if label != silence and count * frame_s >= shortest_s - ROUNDING_S and mean >= least_probability:
-            words.append(TimedWord(label, first_s + (end - count) * frame_s, first_s + end * frame_s))
-    return words
 
 
 def matched(

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from vitspeech.checkpoint.model import Model
 from vitspeech.decoding.search import Search
-from vitspeech.decoding.vocabulary import WORD_START, Segment, vocabulary_kind, word_ranges
+from vitspeech.decoding.unit_runs import Segment
+from vitspeech.decoding.vocabulary import WORD_START, vocabulary_kind, word_ranges
 from vitspeech.errors import InputError
 from vitspeech.inference.decode import transcribe_batch
 from vitspeech.inference.label_stream import frame_times, is_labeling, words_of_frames
@@ -62,7 +63,8 @@ class Recognition:
 def label_frames(model: Model, waveforms: Tensor) -> Recognition:
     """Label the frames of one recording (1, N): its words, and the probability of each label in each frame."""
     logits, _ = model.network(waveforms, torch.tensor([waveforms.shape[1]], device=waveforms.device))
-    words, probabilities = words_of_frames(model, logits[0].cpu()), logits[0].float().softmax(-1).cpu()
+    words = words_of_frames(model.network, model.labels, logits[0])
+    probabilities = logits[0].float().softmax(-1).cpu()
     names, title = [*model.labels, "(none)"], "probability of each label in each frame"
     frames = Map(probabilities.T.numpy(), names, title, row_label="label", value_label="probability", highest=1)
     first_s, frame_s = frame_times(model.network)

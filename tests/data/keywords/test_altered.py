@@ -6,13 +6,11 @@ import torch
 from vitspeech.data.keywords.items import (
     ALTERED,
     FADE,
-    PIECE,
     SILENT,
     SPEECH,
     KeywordItems,
     half,
     join_halves,
-    word_sized,
 )
 
 N = 16_000
@@ -40,38 +38,20 @@ def test_a_half_is_at_the_edge_of_the_clip():
     assert (second[:2001] == 100).all() and not second[2001:].any()
 
 
-def test_a_piece_of_speech_is_cut_where_it_is_quiet_and_centered():
-    speech = numpy.full(N, 1000, numpy.int16)
-    speech[1600:1920] = speech[6400:6720] = 0  # pauses at 0.1 and 0.4 s
-    piece = word_sized(speech, numpy.random.default_rng(0))
-    spoken = piece.nonzero()[0]
-    assert len(spoken) <= 4800 and abs(int(spoken[0] + spoken[-1]) - N) < 2 * FADE
-    assert (numpy.abs(piece[spoken[0] + 400 : spoken[-1] - 400]) == 1000).all()
-
-
-def test_pieces_last_a_fifth_to_three_quarters_of_a_clip():
-    generator = numpy.random.default_rng(1)
-    noise = generator.integers(-1000, 1000, (50, N)).astype(numpy.int16)
-    lengths = [numpy.ptp(word_sized(clip, generator).nonzero()[0]) / N for clip in noise]
-    assert min(lengths) >= 0.18 and max(lengths) <= 0.76 and max(lengths) - min(lengths) > 0.2
-
-
 def items():
     clips = torch.from_numpy(numpy.stack([word(100, 4000, 8000), word(50, 6000, 12_000), word(7, 0, 100)]))
     speech = torch.full((3 * N,), 9, dtype=torch.int16)
-    made = {ALTERED: 40, SPEECH: 2, SILENT: 3, PIECE: 1}
+    made = {ALTERED: 40, SPEECH: 2, SILENT: 3}
     return KeywordItems(clips, torch.tensor([0, 1, 2]), ["a", "b", "c"], made=made, words=2, speech=speech)
 
 
 def test_made_clips_follow_the_kept_ones_with_their_labels():
     dataset = items()
-    assert len(dataset) == 49
+    assert len(dataset) == 48
     clips, labels, seed = dataset[torch.tensor([2, 0, 43, 45]), 5]
     assert labels.tolist() == [2, 0, 2, 3] and seed == 5
     assert (clips[0] == dataset.inputs[2]).all() and (clips[1] == dataset.inputs[0]).all()
     assert (clips[2] == 9).all() and not clips[3].any()
-    piece = dataset[torch.tensor([48]), 5][0][0]
-    assert set(piece.unique().tolist()) >= {0, 9} and not piece[0] and not piece[-1]
 
 
 def test_altered_clips_depend_on_the_seed_alone_and_are_no_keyword():

@@ -57,16 +57,16 @@ def test_the_words_heard_as_unknown_are_those_of_the_recordings_in_training(root
 
 
 def test_training_has_a_number_of_clips_of_each_source_per_keyword(root, everyone_trains):
-    data = keywords(root, others=0.5, altered=0.25, speech_cuts=1.0, speech_pieces=0.2, silence=0.1)
+    data = keywords(root, others=0.5, altered=0.25, speech_cuts=1.0, silence=0.1)
     items = data.read("train")
     counts = torch.bincount(items.labels, minlength=4).tolist()
     assert data.labels == ["go", "stop", "unknown", "silence"]
-    assert counts == [10, 10, 10 + 5 + 20 + 4, 2]
+    assert counts == [10, 10, 10 + 5 + 20, 2]
 
 
 def test_few_recordings_are_repeated_until_they_are_as_many_as_synthesized_clips(root, everyone_trains):
     pytest.importorskip("espeakng_loader", reason="synthesized speech needs the extra `spoken`")
-    data = keywords(root, others=0.0, altered=0.0, speech_cuts=0.5, speech_pieces=0, silence=0.1, synthesized=35)
+    data = keywords(root, others=0.0, altered=0.0, speech_cuts=0.5, silence=0.1, synthesized=35)
     items = data.read("train")
     recorded = [int(clip[0]) if (clip == clip[0]).all() else 0 for clip in items.inputs]
     assert recorded.count(1000) == recorded.count(2000) == 30  # three times ten

@@ -4,12 +4,12 @@ import numpy
 import pytest
 import soundfile
 import torch
+from label_runs import words_of
 from speech_page import GRU, LABELER, RANDOM, SAMPLE, SHORTEST_MS, WINDOW, give, heard, model, run, status, whole
 
 import vitspeech
 from vitspeech.inference.label_stream import LABEL_PROBABILITY
 from vitspeech.inference.spotting import WordSpotter
-from vitspeech.metrics.word_times import words_of
 from vitspeech.plots.attention import forward_with_attention
 
 

@@ -1,7 +1,7 @@
 """Training clips of keywords and of everything else, some of which are made anew for every batch.
 
 A network that has only heard whole words recognizes them by parts: "ha" is "happy", and "bed" plus "cat" is one of
-both. So halves of two keywords joined, a keyword cut in half, and pieces of continuous speech are `unknown`.
+both. So halves of two keywords joined, a keyword cut in half, and cuts of continuous speech are `unknown`.
 
 Shapes: B batch, N samples of a clip, F clips that are kept, A samples of speech.
 """
@@ -43,24 +43,6 @@ def half(clip: numpy.ndarray, keep_first: bool) -> numpy.ndarray:
     return cut
 
 
-def word_sized(speech: numpy.ndarray, generator: numpy.random.Generator) -> numpy.ndarray:
-    """A piece of speech as long as a word, cut where it is quietest, in the middle of a clip: int16 (N,) -> (N,).
-
-    It begins in the first quarter of the speech and lasts a fifth to three quarters of it.
-    """
-    frames = len(speech) // FADE
-    energy = numpy.square(speech[: frames * FADE].reshape(frames, FADE), dtype=numpy.int64).sum(1)
-    begin = int(energy[: frames // 4].argmin())
-    longest = begin + int(generator.integers(frames // 4, 3 * frames // 4 + 1))
-    shortest = begin + frames // 5
-    end = shortest + int(energy[shortest : max(longest, shortest + 1)].argmin())
-    piece = faded(speech[begin * FADE : end * FADE], start=True, end=True)
-    clip = numpy.zeros_like(speech)
-    first = (len(clip) - len(piece)) // 2
-    clip[first : first + len(piece)] = piece
-    return clip
-
-
 def center(clip: numpy.ndarray) -> int:
     """The sample before and after which a clip has equal energy: the middle of the word."""
     energy = numpy.square(clip, dtype=numpy.int64).cumsum()
@@ -78,7 +60,7 @@ def faded(part: numpy.ndarray, *, start: bool = False, end: bool = False) -> num
     return part.round().astype(numpy.int16)
 
 
-ALTERED, SPEECH, PIECE, SILENT = "altered", "speech", "piece", "silence"  # the kinds of clips that are made
+ALTERED, SPEECH, SILENT = "altered", "speech", "silence"  # the kinds of clips that are made
 
 
 class KeywordItems(TensorItems):
@@ -86,7 +68,6 @@ class KeywordItems(TensorItems):
 
     - `altered`: halves of two keywords joined, a keyword reversed, or half a keyword; labeled `unknown`.
     - `speech`: a cut of continuous speech; labeled `unknown`.
-    - `piece`: a piece of continuous speech as long as a word, alone in its clip; labeled `unknown`.
     - `silence`: zeros, which `Keywords.augment_batch` replaces by noise.
 
     `made` is the number of clips of each kind that an epoch has besides, and `words` that of keywords: the labels below
@@ -120,10 +101,9 @@ class KeywordItems(TensorItems):
             kind = self.kinds[int(indices[row]) - len(self.inputs)]
             if kind == ALTERED:
                 clips[row] = torch.from_numpy(self.alter(generator))
-            elif kind in (SPEECH, PIECE):
+            elif kind == SPEECH:
                 start = int(generator.integers(len(self.speech) - clips.shape[1] + 1))
-                cut = self.speech[start : start + clips.shape[1]]
-                clips[row] = torch.from_numpy(word_sized(cut.numpy(), generator)) if kind == PIECE else cut
+                clips[row] = self.speech[start : start + clips.shape[1]]
         return clips, self.labels[indices], seed
 
     def alter(self, generator: numpy.random.Generator) -> numpy.ndarray:

@@ -29,7 +29,7 @@ from vitspeech.data.clips.silence import (
     replace_silence,
 )
 from vitspeech.data.clips.spoken_words import speaker, split_generator, synthesize_split
-from vitspeech.data.keywords.items import ALTERED, PIECE, SILENT, SPEECH, KeywordItems, read_speech, training_speech
+from vitspeech.data.keywords.items import ALTERED, SILENT, SPEECH, KeywordItems, read_speech, training_speech
 from vitspeech.data.labeled_files import LabeledFile
 from vitspeech.data.module import default_root
 from vitspeech.data.splits import relative_name
@@ -45,13 +45,12 @@ class Keywords(WaveformData):
     """One-second clips of keywords, of everything that is not one (`unknown`), and of noise (`silence`).
 
     A keyword spotter meets its words rarely and everything else all day. `unknown` therefore has these sources, each
-    with a number of training clips per clip of a keyword:
+    with a number of training clips per clip of a keyword, or of `least_clips` if there are fewer clips of keywords:
 
     - `others`: recordings of other words, which are all folders but those of `words`;
     - `altered`: halves of two keywords joined, a keyword reversed, or half of one, new in every batch;
     - `spoken`: words synthesized by eSpeak NG in many voices, those that sound like a keyword first;
-    - `speech_cuts`: cuts of continuous speech where its transcript has no keyword, new in every batch;
-    - `speech_pieces`: pieces of it as long as a word, alone in their clips, as other words are that somebody says.
+    - `speech_cuts`: cuts of continuous speech where its transcript has no keyword, new in every batch.
 
     Clips of `silence` are new in every batch, as in `SpeechCommands`. The recordings are laid out and split as
     `AudioFolder` describes; the folder of Speech Commands has its official splits. If a word has fewer recordings than
@@ -73,8 +72,9 @@ class Keywords(WaveformData):
         altered: Altered keywords per clip of a keyword.
         spoken: Synthesized other words per clip of a keyword.
         speech_cuts: Cuts of continuous speech per clip of a keyword, if there is speech.
-        speech_pieces: Pieces of it as long as a word, alone, per clip of a keyword.
         silence: Clips of noise per clip of a keyword.
+        least_clips: Clips of keywords that these numbers are for if there are fewer: what a spotter must reject does
+            not depend on how many words it knows.
         held_out_words: Other words whose recordings are in validation and test only, and which are not synthesized
             either: truly unknown words. Continuous speech may have them.
         speech_hours: Longest duration of the speech in training, in hours; `None` takes all.
@@ -95,8 +95,8 @@ class Keywords(WaveformData):
         altered: float = 0.3,
         spoken: float = 0.0,
         speech_cuts: float = 0.7,
-        speech_pieces: float = 0.0,
         silence: float = 0.1,
+        least_clips: int = 0,
         held_out_words: Sequence[str] = (),
         speech_hours: float | None = None,
         batch: int | None = None,
@@ -105,11 +105,17 @@ class Keywords(WaveformData):
     ) -> None:
         super().__init__(seconds=1.0, batch=LARGEST if batch is None else batch, augment=augment, seed=seed)
         self.words, self.held_out_words = different_words(words), set(held_out_words)
-        shares = {"others": others, "altered": altered, "spoken": spoken, "silence": silence}
-        shares |= {"speech_cuts": speech_cuts, "speech_pieces": speech_pieces}
+        shares = {
+            "others": others,
+            "altered": altered,
+            "spoken": spoken,
+            "silence": silence,
+            "speech_cuts": speech_cuts,
+        }
         for name, share in shares.items():
             check_number(name, share, 0, MOST_SHARE)
         check_number("synthesized", synthesized, 0, MOST_SPOKEN)
+        check_number("least_clips", least_clips, 0, MOST_SPOKEN)
         if speech_hours is not None:
             check_number("speech_hours", speech_hours, 0.0003)  # a clip
         if recordings is None and not synthesized:
@@ -121,7 +127,7 @@ class Keywords(WaveformData):
         self.speech_folder = None if speech is None else self.root / speech
         if speech is None and self.folder is not None and (self.folder / SPEECH_FOLDER).is_dir():
             self.speech_folder = self.folder / SPEECH_FOLDER
-        self.shares, self.synthesized = shares, synthesized
+        self.shares, self.synthesized, self.least_clips = shares, synthesized, least_clips
         self.speech_hours, self.fits_batch = speech_hours, batch is None
 
     @cached_property
@@ -174,7 +180,7 @@ class Keywords(WaveformData):
 
     def count(self, source: str) -> int:
         """The number of training clips of a source of `unknown`, or of `silence`."""
-        return round(self.shares[source] * self.keyword_count)
+        return round(self.shares[source] * max(self.keyword_count, self.least_clips))
 
     @property
     def keyword_count(self) -> int:
@@ -258,7 +264,7 @@ class Keywords(WaveformData):
         """The training clips, and how many are made anew for every batch."""
         made = {ALTERED: self.count("altered"), SILENT: max(self.count("silence"), 1)}
         if len(speech):
-            made |= {SPEECH: self.count("speech_cuts"), PIECE: self.count("speech_pieces")}
+            made[SPEECH] = self.count("speech_cuts")
         items = KeywordItems(clips, labels, speakers, made=made, words=len(self.words), speech=speech)
         if self.fits_batch:
             self.batch = min(max(len(items) // BATCHES, SMALLEST), LARGEST, len(items))
@@ -271,7 +277,7 @@ class Keywords(WaveformData):
 
     def read_speech(self) -> Tensor:
         """The training speakers' continuous speech without keywords, one stretch after another: int16 (A,)."""
-        if self.speech_folder is None or not (self.shares["speech_cuts"] or self.shares["speech_pieces"]):
+        if self.speech_folder is None or not self.shares["speech_cuts"]:
             return torch.empty(0, dtype=torch.int16)
         most = None if self.speech_hours is None else round(self.speech_hours * 3600 * self.sample_rate_hz)
         return read_speech(self.speech_folder, self.speech_recordings, self.words, least=self.samples, most=most)
