@@ -31,7 +31,7 @@ def streamed(network, x, sizes):
     return torch.cat([*parts, stream.flush(x)], dim=1)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(
     contexts=draw.lists(
         draw.tuples(draw.one_of(draw.none(), draw.integers(0, 23)), draw.integers(0, 13)), min_size=1, max_size=4

@@ -22,6 +22,7 @@ from vitspeech.spotting.tune import (
     attempt,
     check_card,
     choose,
+    first_look,
     rank,
     save_settings,
     table,
@@ -193,3 +194,18 @@ def test_settings_are_written_into_the_card(tmp_path):
     assert save_settings(tmp_path, settings, {"wanted_alarms_per_hour": {"speech": 1.0}}) == tmp_path / "card.json"
     content = (tmp_path / "card.json").read_text()
     assert '"name": "tiny"' in content and '"go": 0.5' in content and '"wanted_alarms_per_hour"' in content
+
+
+def test_a_first_look_counts_misses_and_alarms_on_validation_and_names_words_without_recordings(tmp_path, monkeypatch):
+    monkeypatch.setattr("vitspeech.data.audio.continuous.split_of_speaker", lambda speaker: "validation")
+    words, speech = write_words(tmp_path / "words", ("stop",), count=3), write_speech(tmp_path / "speech", seconds=2)
+    line, missing = first_look(spotter(), words, speech)
+    found = measure(spotter(), Plan(words, speech, split="validation"))
+    counts = found.counts(SpottingSettings())
+    point = counts.at({"go": 0.8, "stop": 0.8})
+    rates = counts.miss_rate(point, 0), counts.alarm_rate(point, 0)
+    assert f"{100 * rates[0]['rate']:.1f} % of 3 words missed" in line
+    assert f"{rates[1]['alarms']} false alarms in {rates[1]['hours']:.2f} h" in line
+    assert "no recordings of go" in missing
+    assert "alarms" not in first_look(spotter(), words, None)[0]
+    assert len(first_look(spotter(), None, speech)) == 1  # nothing to count in

@@ -76,7 +76,7 @@ class Listener:
     def hear(self, makers: Sequence[MakeStreams], progress: str) -> list[Heard]:
         """Run the model over streams, with a progress bar named `progress`."""
         audio, heard = self.spotter.stream, []
-        for make in tqdm(makers, progress, leave=False):
+        for make in tqdm(makers, progress, disable=None, leave=False):
             for stream in make(self.sample_rate_hz):
                 start = time.perf_counter()
                 audio.restart()
@@ -91,7 +91,7 @@ class Listener:
         """The candidates of all streams, in the order of the decoder; thresholds and refractory period don't matter."""
         decoder = WordSpotter(self.model, replace(settings, thresholds=0.0, refractory_s=0.0)).decoder
         found = []
-        for number, item in enumerate(tqdm(heard, "decoding", leave=False)):
+        for number, item in enumerate(tqdm(heard, "decoding", disable=None, leave=False)):
             for detection in [*decoder.push(item.logits.cpu()), *decoder.flush()]:
                 probability, decided_s = round(detection.probability, DIGITS), min(detection.decided_s, item.seconds)
                 detection = replace(detection, probability=probability, decided_s=decided_s)

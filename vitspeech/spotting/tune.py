@@ -22,12 +22,13 @@ from typing import Any
 import numpy
 
 from vitspeech.checkpoint.hub import on_hub
-from vitspeech.checkpoint.model import CARD, find_folder, read_mapping
+from vitspeech.checkpoint.model import CARD, Model, find_folder, read_mapping
+from vitspeech.data.clips.folder import word_recordings
 from vitspeech.decoding.keywords import SpottingSettings
-from vitspeech.errors import InputError, check_number
+from vitspeech.errors import InputError, check_number, some_names
 from vitspeech.files import check_target, write_text
 from vitspeech.spotting.counts import Counts, OperatingPoint
-from vitspeech.spotting.listening import MATCH
+from vitspeech.spotting.listening import MATCH, Listener
 from vitspeech.spotting.measure import (
     RATES,
     Measurement,
@@ -38,7 +39,7 @@ from vitspeech.spotting.measure import (
     rate_text,
     words_of_all_speech,
 )
-from vitspeech.spotting.streams import NAMES, OTHERS, SOUNDS, SPEECH
+from vitspeech.spotting.streams import NAMES, OTHERS, SOUNDS, SPEECH, speech_streams, word_streams
 
 STEPS = numpy.round(numpy.arange(-4, 14.01, 0.1), 1)  # thresholds in logits: 0.018 to 0.9999992
 TAIL = 20  # alarms k of a word that its rate is estimated from, or as many as there are
@@ -52,6 +53,7 @@ GRID = {
 }
 LEAST_RATE = 1e-6  # false alarms an hour that may be wanted
 REFRACTORY_S = 0.3  # is tried as well; the ends of two words are rarely closer
+LOOK_CLIPS, LOOK_HOURS = 200, 1.0  # words and hours of speech of a first look
 
 
 @dataclass(frozen=True)
@@ -347,3 +349,33 @@ def save_settings(model: str | Path, settings: SpottingSettings, choice: dict[st
     content = read_mapping(card, ()) | {"spotting": asdict(settings), "spotting_choice": choice}
     write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", card)
     return card
+
+
+def first_look(model: Model, keywords: Path | None, speech: Path | None) -> list[str]:
+    """What `spot` and `tune` would find on validation recordings of the words and on speech: one or two lines.
+
+    It takes seconds: few words, at most an hour of speech, and the decoder's settings as they are.
+    """
+    listener, lines, recorded = Listener(model), [], set()
+    words, settings = listener.words, listener.settings
+    if keywords is not None:
+        recorded = {item.label for item in word_recordings(keywords)["validation"]}.intersection(words)
+    if recorded:
+        makers, _ = word_streams(keywords, words, "validation", LOOK_CLIPS, 0, with_others=False)
+        makers += speech_streams(speech, "validation", LOOK_HOURS, 0) if speech else []
+        heard = listener.hear(makers, "as a spotter")
+        counts = Counts(words, heard, listener.candidates(heard, settings), settings.refractory_s)
+        point = counts.at({word: settings.threshold(word) for word in words})
+        miss = counts.miss_rate(point, 0)
+        line = f"as a spotter, on validation: {percent(miss)} of {miss['words']} words missed at the default threshold"
+        if counts.conditions:
+            alarms, tuned = counts.alarm_rate(point, 0), counts.miss_rate(choose(counts, {SPEECH: 1.0}).point, 0)
+            line += f", {alarms['alarms']} false alarms in {alarms['hours']:.2f} h of speech; with thresholds for one "
+            line += f"an hour {percent(tuned)} (vitspeech tune)"
+        lines.append(line)
+    if missing := [word for word in words if word not in recorded]:
+        lines.append(
+            f"no recordings of {some_names(missing)} in validation: a spotter that has heard synthesized voices alone "
+            "misses most of what people say; record each word ten times (vitspeech record)"
+        )
+    return lines

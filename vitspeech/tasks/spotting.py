@@ -4,6 +4,7 @@ Shapes: B batch, R clips per row, N samples of a clip, T tokens of a row, C clas
 """
 
 import math
+from pathlib import Path
 from typing import Any
 
 import lightning
@@ -12,8 +13,11 @@ from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vitspeech.checkpoint import load
+from vitspeech.data.keywords.module import Keywords
 from vitspeech.errors import InputError, check_number
 from vitspeech.inference.spotting import check_pooling
+from vitspeech.spotting.tune import first_look
 from vitspeech.tasks.classification import Classification
 
 NO_KEYWORDS = ["unknown", "silence"]  # the last labels
@@ -75,6 +79,15 @@ class Spotting(Classification):
         is_word = (labels < split[0]).float()
         rejection = F.binary_cross_entropy_with_logits(words - others, is_word)
         return self.distilled(loss + (self.rejection - 1) * rejection, clips, logits)
+
+    def remarks(self, folder: Path, data: lightning.LightningDataModule) -> list[str]:
+        """What a spotter of own words misses and takes for a word in a stream, which accuracy on clips does not say."""
+        if not isinstance(data, Keywords):
+            return []
+        try:
+            return first_look(load(folder, trust=self.trust), data.folder, data.speech_folder)
+        except InputError as error:  # such as speech of too few speakers; the run is finished all the same
+            return [f"not measured as a spotter: {error}"]
 
     def clip_logits(self, clips: Tensor) -> Tensor:
         """The logits of clips in rows: (B, N) -> (B, C)."""

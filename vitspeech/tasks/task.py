@@ -10,6 +10,7 @@ Shapes: B batch, N samples, U units of a transcript, W words.
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -117,6 +118,10 @@ class Task(lightning.LightningModule):
         self.warmup, self.decay = warmup, decay
         self.compiled = compile
         self.epoch_loss, self.val_loss = MeanLoss(), MeanLoss()
+
+    def remarks(self, folder: Path, data: lightning.LightningDataModule) -> list[str]:
+        """Lines that training prints at its end besides the report; `folder` has the released model."""
+        return []
 
     @classmethod
     def evaluate(

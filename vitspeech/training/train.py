@@ -226,6 +226,8 @@ class TrainingCLI:
         minutes = self.timer.time_elapsed("train") / 60
         errors = run_folder.write_results(self.run.folder, network, config, self.datamodule, report, minutes)
         print(f"test set, final weights: {report.text}")
+        for line in self.model.remarks(self.run.folder / "model", self.datamodule):
+            print(line)
         print(f"model: {self.run.folder / 'model'}; figures: {self.run.folder / 'learning_curves.png'}, {errors}")
 
     def final_network(self) -> nn.Module:

@@ -35,7 +35,7 @@ def dense(inputs, left, right, padding):
 
 
 @UNCOMPILED
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(**DRAWN, padded=st.sampled_from(["nowhere", "at the end", "anywhere"]))
 def test_kernel_equals_the_dense_mask(tokens, left, right, padded):
     inputs = [tensor.detach() for tensor in drawn(tokens)]
@@ -52,7 +52,7 @@ def test_kernel_equals_the_dense_mask(tokens, left, right, padded):
 def test_the_compiled_kernel_takes_several_windows(monkeypatch):
     compiled = torch.compile(flex_attention)
     monkeypatch.setattr(flex, "kernel", lambda device: compiled)
-    for tokens, left, right, padded in [(140, 8, 2, False), (140, 16, 4, False), (150, 5, 0, True)]:
+    for tokens, left, right, padded in [(140, 8, 2, False), (150, 16, 4, True)]:
         inputs = [tensor.detach() for tensor in drawn(tokens)]
         padding = padding_mask(torch.tensor([tokens, tokens // 3]), tokens) if padded else None
         result = flex.attend(*inputs, left, right, padding, 16**-0.5)

@@ -64,6 +64,13 @@ def test_training_has_a_number_of_clips_of_each_source_per_keyword(root, everyon
     assert counts == [10, 10, 10 + 5 + 20, 2]
 
 
+def test_what_one_word_must_reject_is_as_much_as_what_many_must(root, everyone_trains):
+    plan = {"others": 0.25, "altered": 0.5, "speech_cuts": 0.5, "silence": 0.1, "least_clips": 40}
+    for words, clips in ((["go"], 10), (["go", "stop"], 20)):
+        counts = torch.bincount(Keywords(words, str(root), **plan).read("train").labels).tolist()
+        assert sum(counts[: len(words)]) == clips and counts[len(words) :] == [10 + 20 + 20, 4]
+
+
 def test_few_recordings_are_repeated_until_they_are_as_many_as_synthesized_clips(root, everyone_trains):
     pytest.importorskip("espeakng_loader", reason="synthesized speech needs the extra `spoken`")
     data = keywords(root, others=0.0, altered=0.0, speech_cuts=0.5, silence=0.1, synthesized=35)
