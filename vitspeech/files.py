@@ -223,7 +223,10 @@ LONGEST_NUMBER = 40  # characters
 
 
 def read_text(path: str | Path, *, most_bytes: int = MOST_BYTES) -> str:
-    """Read a text file; one that is not regular, larger than `most_bytes` or not UTF-8 is an `InputError`."""
+    """Read a text file; one that is not regular, larger than `most_bytes` or not UTF-8 is an `InputError`.
+
+    Lines end with a line feed, whatever the editor wrote, and its byte order mark is left out.
+    """
     path = Path(path)
     if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for ever
         raise InputError(f"{path}: not a regular file")
@@ -232,10 +235,10 @@ def read_text(path: str | Path, *, most_bytes: int = MOST_BYTES) -> str:
     if len(content) > most_bytes:
         raise InputError(f"{path}: larger than {most_bytes:,} bytes, so it is not what it should be")
     try:
-        return content.decode("utf-8-sig")  # some editors write a byte order mark
+        return content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{path}: line {line}: not UTF-8") from None
+        raise InputError(f"{path}: line {line}: not UTF-8; save it as UTF-8 text") from None
 
 
 def read_yaml(path: str | Path) -> Any:

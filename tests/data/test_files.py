@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from vitspeech.files import walk_files, walk_folder, write_csv, write_text
+from vitspeech.data.audio.continuous import read_transcripts
+from vitspeech.files import read_text, walk_files, walk_folder, write_csv, write_text
 
 
 def test_a_table_names_files_whose_names_are_not_utf_8(tmp_path):
@@ -15,6 +16,14 @@ def test_a_table_names_files_whose_names_are_not_utf_8(tmp_path):
     assert (tmp_path / "table.csv").read_text(encoding="utf-8").split() == ["file", r"bad\udcff.jpg"]
     write_text(os.fsdecode(b"bad\xff.jpg"), tmp_path / "text")
     assert (tmp_path / "text").read_text(encoding="utf-8") == r"bad\udcff.jpg"
+
+
+def test_what_editors_add_to_a_text_is_left_out(tmp_path):
+    (tmp_path / "text").write_bytes("\ufeffone\r\ntwo\rthree\n".encode())
+    assert read_text(tmp_path / "text") == "one\ntwo\nthree\n"
+    (tmp_path / "1-2.trans.txt").write_bytes("\ufeff1-2-0\tGO HOME\r\n\r\n1-2-1 Stop\r\n".encode())
+    found = read_transcripts(tmp_path / "1-2.trans.txt")
+    assert {name: words for name, (_, words) in found.items()} == {"1-2-0": ["go", "home"], "1-2-1": ["stop"]}
 
 
 def test_text_is_utf_8_in_a_locale_that_is_not(tmp_path):

@@ -56,6 +56,13 @@ def test_a_model_that_is_written_is_read_again(order, tmp_path):
     assert again.checksum == read_text(text, tmp_path).checksum != model.checksum
 
 
+def test_a_byte_order_mark_and_other_ends_of_lines_change_nothing(tmp_path):
+    checksum = read_text(SMALL, tmp_path).checksum
+    bare = SMALL.partition("\n\n")[2]  # so that the mark is before \\data\\
+    for text in ("\ufeff" + bare, SMALL.replace("\n", "\r\n"), ("\ufeff" + bare).replace("\n", "\r")):
+        assert read_text(text, tmp_path).checksum == checksum
+
+
 def test_the_order_of_the_lines_does_not_matter(tmp_path):
     model = estimate(UTTERANCES, LABELS, 3, kind="characters")
     sections = written(model).split("\n\n")

@@ -103,12 +103,12 @@ def read_transcripts(file: Path) -> dict[str, tuple[str, list[str]]]:
     """Of each recording that a file of transcripts names, the line, for messages, and the words in lower case."""
     found = {}
     for number, line in enumerate(read_text(file, most_bytes=MOST_BYTES).splitlines(), 1):
-        name, _, text = line.strip().partition(" ")
+        name, *text = line.split(maxsplit=1) or [""]
         location = f"{file}: line {number}"
-        if name and (not text.strip() or name in found):
+        if name and (not text or name in found):
             raise InputError(f"{location}: {name} has no words, or is listed twice")
         if name:
-            found[name] = location, lower_words(text)
+            found[name] = location, lower_words(text[0])
     return found
 
 

@@ -62,7 +62,7 @@ def read(path: str | Path) -> NgramModel:
         InputError: If it is not an ARPA file; the message names the line.
     """
     path = Path(path)
-    with path.open(encoding="utf-8") as file:
+    with path.open(encoding="utf-8-sig") as file:
         lines = Lines(file, path)
         try:
             return read_lines(lines)
