@@ -1,11 +1,13 @@
 """Reading pictures: any size and mode in, RGB squares out; broken files named."""
 
+import struct
+
 import numpy
 import pytest
 import torch
 from PIL import Image, ImageOps
 
-from vitspeech.data.images import reading
+from vitspeech.data.images import pictures
 from vitspeech.data.images.reading import read_picture
 
 RED = (255, 0, 0)
@@ -25,12 +27,22 @@ def test_every_mode_is_read_as_three_channels(tmp_path, mode):
         assert (pixels[0] > 250).all() and (pixels[1:] < 5).all()
 
 
-def test_sixteen_bits_keep_their_range(tmp_path):
-    values = numpy.linspace(0, 65535, 64).reshape(8, 8).astype(numpy.uint16)
-    Image.fromarray(values).save(tmp_path / "deep.png")
-    pixels = read_picture(tmp_path / "deep.png", 8)[0].flatten()
-    assert pixels[0] == 0 and pixels[-1] == 255
-    assert (pixels.numpy() == numpy.round(values.flatten() / 257)).all()
+def test_values_mean_the_same_in_every_format(tmp_path):
+    deep = numpy.linspace(9000, 30_000, 64).reshape(8, 8).astype(numpy.uint16)
+    for ending in ("png", "tif"):
+        Image.fromarray(deep).save(tmp_path / f"deep.{ending}")
+    Image.fromarray(deep.astype(numpy.int32)).save(tmp_path / "integers.tif")
+    (tmp_path / "deep.pgm").write_bytes(b"P5\n8 8\n65535\n" + deep.astype(">u2").tobytes())
+    Image.fromarray((deep / 65535).astype(numpy.float32)).save(tmp_path / "floats.tif")
+    for file in tmp_path.iterdir():
+        assert (read_picture(file, 8)[0].numpy() == numpy.round(deep / 257)).all(), file
+
+
+@pytest.mark.parametrize("values", [(0, 1.5), (-1, 0.5), (0, float("nan")), (0, 255)])
+def test_values_of_no_known_range_are_refused(tmp_path, values):
+    Image.fromarray(numpy.resize(numpy.float32(values), (8, 8))).save(tmp_path / "odd.tif")
+    with pytest.raises(ValueError, match=r"odd\.tif: has values from .* to .*; scale floats to 0 \.\. 1"):
+        read_picture(tmp_path / "odd.tif", 8)
 
 
 def test_the_middle_square_is_taken(tmp_path):
@@ -41,23 +53,43 @@ def test_the_middle_square_is_taken(tmp_path):
     assert (pixels[0] == 255).all() and (pixels[2] == 0).all()
 
 
-def test_a_camera_held_sideways_gives_an_upright_picture(tmp_path):
-    picture = Image.new("RGB", (20, 20), "blue")
-    picture.paste(RED, (0, 0, 20, 10))  # red on top
-    turned = picture.transpose(Image.Transpose.ROTATE_90)
-    exif = Image.Exif()
-    exif[0x0112] = 6  # "rotate 90° clockwise to see it upright"
-    turned.save(tmp_path / "turned.png", exif=exif)
-    assert (read_picture(tmp_path / "turned.png", 20)[0, :9] == 255).all()
+def photo(path, orientation: int, *others: bytes) -> None:
+    """A picture that is red above when it is upright, with these tags of EXIF before and after the orientation."""
+    picture = Image.new("RGB", (32, 48), "blue")
+    picture.paste(RED, (0, 0, 32, 24))
+    turned = {1: picture, 6: picture.transpose(Image.Transpose.ROTATE_90), 3: picture.rotate(180)}[orientation]
+    tags = list(filter(None, [*others[:1], struct.pack("<HHIHH", 0x112, 3, 1, orientation, 0), *others[1:]]))
+    exif = b"Exif\0\0II*\0\x08\0\0\0" + struct.pack("<H", len(tags)) + b"".join(tags) + bytes(4)
+    turned.save(path, exif=exif, quality=95)
+
+
+@pytest.mark.parametrize("orientation", [1, 3, 6])
+@pytest.mark.parametrize("ending", ["jpg", "png", "webp"])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        (),
+        (b"", struct.pack("<HHIi", 0x100, 9, 1, -5)),  # a negative width
+        (struct.pack("<HHII", 0x10F, 2, 2**31, 2**31), struct.pack("<HHII", 0x8769, 4, 1, 2**32 - 2)),  # lead nowhere
+        (struct.pack("<HHII", 0x10E, 99, 3, 5),),  # of no known type
+    ],
+)
+def test_a_camera_held_sideways_gives_an_upright_picture_whatever_else_its_tags_are(
+    tmp_path, orientation, ending, broken
+):
+    photo(tmp_path / f"photo.{ending}", orientation, *broken)
+    red, _, blue = read_picture(tmp_path / f"photo.{ending}", 32).int()
+    assert (red[:14] > blue[:14] + 100).all() and (blue[18:] > red[18:] + 100).all()
 
 
 def test_broken_files_are_reported_with_the_reason(tmp_path):
     (tmp_path / "empty.png").touch()
     (tmp_path / "text.png").write_text("no picture")
+    (tmp_path / "apple.png").write_bytes(b"\0\0\0\x18ftypheic" + bytes(100))
     noise = numpy.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=numpy.uint8)
     Image.fromarray(noise).save(tmp_path / "whole.png")
     (tmp_path / "half.png").write_bytes((tmp_path / "whole.png").read_bytes()[:4000])
-    for name, reason in (("empty", "0 bytes"), ("text", "not a picture"), ("half", "truncated")):
+    for name, reason in (("empty", "0 bytes"), ("text", "not a picture"), ("half", "truncated"), ("apple", "HEIC")):
         with pytest.raises(ValueError, match=rf"{name}\.png: .*{reason}"):
             read_picture(tmp_path / f"{name}.png", 8)
 
@@ -68,7 +100,12 @@ def test_a_large_jpeg_is_decoded_small_and_looks_the_same(tmp_path, monkeypatch)
     decoded, fit = [], ImageOps.fit
     monkeypatch.setattr(ImageOps, "fit", lambda picture, *rest: decoded.append(picture.size) or fit(picture, *rest))
     small = read_picture(tmp_path / "photo.jpg", 32).float()
-    monkeypatch.setattr(reading, "DECODED", 1000)
+    monkeypatch.setattr(pictures, "DECODED", 1000)
     whole = read_picture(tmp_path / "photo.jpg", 32).float()
     assert decoded == [(200, 160), (1600, 1280)]
     assert (small - whole).abs().max() <= 4
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100_000)  # Pillow opens twice as many, as of 200 megapixels
+    assert torch.equal(read_picture(tmp_path / "photo.jpg", 32).float(), whole)
+    monkeypatch.setattr(pictures, "MOST_STATED", 1_000_000)
+    with pytest.raises(ValueError, match=r"photo\.jpg: .*too many to decode"):
+        read_picture(tmp_path / "photo.jpg", 32)

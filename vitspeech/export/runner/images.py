@@ -41,22 +41,10 @@ def read_picture(path: str | Path, side: int) -> numpy.ndarray:
 
     EXIF rotation is applied, transparent pixels are blended with white.
     """
-    from PIL import Image, ImageOps
+    from pictures import read_square  # needs Pillow
 
     check_file(path)
-    try:
-        with Image.open(path, formats=("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")) as picture:
-            picture.draft(None, (4 * side, 4 * side))  # JPEG is decoded at a fraction of its size
-            picture = ImageOps.exif_transpose(picture)
-        problem = "has more than 8 bits per channel; convert it to 8 bits" if picture.mode[0] in "IF" else ""
-    except Exception as error:  # Pillow's decoders raise errors of any class for broken files
-        problem = f"not a picture that can be read ({error})"
-    if problem:
-        raise ValueError(f"{path}: {problem}")
-    if picture.has_transparency_data:
-        layer = picture.convert("RGBA")
-        picture = Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer)
-    return numpy.asarray(ImageOps.fit(picture.convert("RGB"), (side, side), Image.Resampling.BICUBIC))
+    return read_square(Path(path), side, path)
 
 
 def main() -> None:
