@@ -3,14 +3,16 @@
 import tarfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from http.client import IncompleteRead
 from threading import Event
+from urllib.error import URLError
 
 import pytest
 
 from vitspeech.data.downloads import download_folder
 from vitspeech.errors import InputError
 
-DURATION_S = 0.3
+DURATION_S, URL = 0.3, "http://example.org/words.tar.gz"
 
 
 @pytest.mark.parametrize("begins_with_the_folder", [True, False])
@@ -27,7 +29,7 @@ def test_a_process_that_starts_while_another_unpacks_waits_for_it(tmp_path, begi
         (folder / "clip.wav").touch()
 
     def found():
-        download_folder(folder, download)
+        download_folder(folder, download, URL)
         return [file.name for file in folder.iterdir()]
 
     with ThreadPoolExecutor() as threads:
@@ -49,20 +51,24 @@ def test_if_a_download_fails_a_process_that_waits_goes_on(tmp_path):
         folder.mkdir()
 
     with ThreadPoolExecutor() as threads:
-        first = threads.submit(download_folder, folder, download)
+        first = threads.submit(download_folder, folder, download, URL)
         assert begun.wait(10)
-        second = threads.submit(download_folder, folder, download)
-        with pytest.raises(OSError, match="no network"):
+        second = threads.submit(download_folder, folder, download, URL)
+        with pytest.raises(InputError, match="no network"):
             first.result(10)
         second.result(10)
     assert len(starts) == 2 and list(tmp_path.iterdir()) == [folder]
 
 
-def test_an_archive_that_is_incomplete_is_named(tmp_path):
+@pytest.mark.parametrize(
+    "error", [tarfile.ReadError("unexpected end"), URLError(OSError(-2, "unknown host")), IncompleteRead(b"", 5)]
+)
+def test_a_download_that_fails_names_the_address_and_what_to_do_by_hand(tmp_path, error):
     def download():
-        raise tarfile.ReadError("unexpected end of data")
+        raise error
 
-    with pytest.raises(
-        InputError, match=r"words: downloading failed \(unexpected end of data\); delete what is incomplete"
-    ):
-        download_folder(tmp_path / "words", download)
+    message = rf"^{tmp_path}/words: downloading {URL} failed \([^<]*\); .*unpack it as that folder"
+    with pytest.raises(InputError, match=message):
+        download_folder(tmp_path / "words", download, URL)
+    (tmp_path / "words").mkdir()  # by hand
+    download_folder(tmp_path / "words", download, URL)

@@ -7,41 +7,57 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.client import HTTPException
 from pathlib import Path
 
 from filelock import FileLock
 
 from vitspeech.errors import InputError
 
+FAILURES = (OSError, RuntimeError, EOFError, HTTPException, tarfile.TarError, zlib.error)
 
-def download_folder(folder: Path, download: Callable[[], object]) -> None:
+
+def download_folder(folder: Path, download: Callable[[], object], address: str) -> None:
     """Download and unpack a folder unless it is there; a file beside it says that this is not finished.
 
-    Several processes may call this at once: one of them downloads, and the others wait.
+    Several processes may call this at once: one of them downloads, and the others wait. The address is for the message
+    of an error.
     """
     if folder.is_dir() and not unfinished(folder).exists():
         return
-    with downloading(folder):
+    with downloading(folder, address):
         check_complete(folder)
         if folder.is_dir():  # another process has downloaded it in the meantime
             return
         unfinished(folder).touch()
         try:
             download()
-        except (RuntimeError, EOFError, tarfile.TarError, zlib.error) as error:
-            raise InputError(
-                f"{folder}: downloading failed ({error}); delete what is incomplete in {folder.parent}, and start again"
-            ) from None
+        except FAILURES:
+            if not folder.exists():
+                unfinished(folder).unlink()
+            raise
         unfinished(folder).unlink(missing_ok=True)
 
 
 @contextmanager
-def downloading(folder: Path) -> Iterator[None]:
-    """Wait until no other process is within this context for the same folder, which it may have completed."""
+def downloading(folder: Path, address: str) -> Iterator[None]:
+    """Wait until no other process is within this context for the same folder, which it may have completed.
+
+    What fails in the context is an `InputError` that says what to do by hand.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     file = folder.with_name(f".{folder.name}.lock")
     with FileLock(file):
-        yield
+        try:
+            yield
+        except InputError:
+            raise
+        except FAILURES as error:
+            failed = f"{folder}: downloading {address} failed ({str(error).strip(' .<>')})"
+            raise InputError(
+                f"{failed}; start again, or fetch it by other means and unpack it as that folder; first delete what is "
+                "incomplete"
+            ) from None
         file.unlink(missing_ok=True)  # not after an error: of the processes that wait for it, one has to go on
 
 

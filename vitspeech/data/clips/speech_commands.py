@@ -35,6 +35,7 @@ from vitspeech.errors import InputError
 from vitspeech.files import read_text
 
 FOLDER, URL = "SpeechCommands", "speech_commands_v0.02"
+ADDRESS = f"http://download.tensorflow.org/data/{URL}.tar.gz"
 WORDS = tuple(
     "backward bed bird cat dog down eight five follow forward four go happy house learn left marvin nine no off on one "
     "right seven sheila six stop three tree two up visual wow yes zero".split()
@@ -91,7 +92,7 @@ class SpeechCommands(WaveformData, WordSource):
             return
         if self.download:
             options = {"url": URL, "folder_in_archive": FOLDER, "download": True}
-            download_folder(self.folder, partial(SPEECHCOMMANDS, self.root, **options))
+            download_folder(self.folder, partial(SPEECHCOMMANDS, self.root, **options), ADDRESS)
         check_complete(self.folder)
         if not self.folder.is_dir():
             raise FileNotFoundError(

@@ -12,7 +12,6 @@ from vitspeech.data.downloads import downloading
 from vitspeech.data.images.module import ImageData
 from vitspeech.data.module import default_root
 from vitspeech.data.splits import split_indices
-from vitspeech.errors import InputError
 
 # The order of the official label numbers.
 LABELS = {
@@ -75,12 +74,8 @@ class Cifar(ImageData):
     def fetch(self) -> None:
         """Download and unpack the data set, in one process at a time."""
         folder = Path(self.root, self.reader.base_folder).expanduser()
-        try:
-            with downloading(folder):
-                self.reader(self.root, download=True)  # only reads what another process has unpacked in the meantime
-        except RuntimeError as error:
-            reason = str(error).strip(" .")
-            raise InputError(f"{folder}: downloading CIFAR-{self.classes} failed ({reason}); start again") from None
+        with downloading(folder, self.reader.url):
+            self.reader(self.root, download=True)  # only reads what another process has unpacked in the meantime
 
     def read(self, split: str) -> Dataset:
         official = self.official_split(split)

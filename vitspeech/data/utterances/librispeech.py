@@ -22,6 +22,7 @@ FOLDER = "LibriSpeech"
 OFFICIAL = (
     "train-clean-100 train-clean-360 train-other-500 dev-clean dev-other test-clean test-other".split()  # 960 hours
 )
+ADDRESS = "https://www.openslr.org/resources/12"
 OTHERS = dict.fromkeys(["train-clean-5", "dev-clean-2"], "https://www.openslr.org/31")  # mini_librispeech
 
 
@@ -86,7 +87,8 @@ class LibriSpeech(RecordedData):
             for subset in subsets if self.download else ():
                 if subset in OFFICIAL:
                     options = {"url": subset, "download": True}
-                    download_folder(self.root / subset, partial(LIBRISPEECH, self.data_root, **options))
+                    fetch, address = partial(LIBRISPEECH, self.data_root, **options), f"{ADDRESS}/{subset}.tar.gz"
+                    download_folder(self.root / subset, fetch, address)
             self.check_split(split)
 
     def check_split(self, split: str) -> None:
