@@ -1,18 +1,22 @@
 """Starting a network from the weights of a released model: what can be taken, by name, and what is new."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 import torch
+from timm.layers import resample_abs_pos_embed
 from torch import Tensor, nn
 
 from vitspeech.checkpoint.model import Model
 from vitspeech.errors import InputError
 from vitspeech.frontends import LogMel
+from vitspeech.models import TimmModel
 
 OF_LABELS = {"head", "ctc_head", "embedding", "classifier", "fc"}  # names of modules that have a row for each label
 NAMED = 4  # tensors in one line of the report
+POSITIONS = ("positions.table", "network.pos_embed")  # learned positions of our ViT (T, D), and of timm's (1, T, D)
 
 
 @dataclass
@@ -27,6 +31,7 @@ class Transfer:
     sha256: str  # of its weights
     weights: dict[str, Tensor]
     taken: list[str] = field(default_factory=list)  # tensors that are taken as a whole
+    interpolated: list[str] = field(default_factory=list)  # positions that are taken for images of another size
     labels: list[str] = field(default_factory=list)  # whose rows are taken
     new_labels: list[str] = field(default_factory=list)  # whose rows are new
     missing: list[str] = field(default_factory=list)  # tensors that the source does not have
@@ -47,6 +52,7 @@ class Transfer:
         if self.labels or self.new_labels:
             lines.append(f"  rows of the head: taken {listed(self.labels)}; new {listed(self.new_labels)}")
         for text, names in (
+            ("interpolated for another size of images", self.interpolated),
             ("new, not in it", self.missing),
             ("new, another shape there", self.other_shapes),
             ("left there", self.unused),
@@ -56,15 +62,18 @@ class Transfer:
         return "\n".join(lines)
 
 
-def transfer(model: Model, network: nn.Module, labels: Sequence[str], preprocessing: Mapping[str, Any]) -> Transfer:
+def transfer(
+    model: Model, network: nn.Module, labels: Sequence[str], preprocessing: Mapping[str, Any], *, least: float = 0.1
+) -> Transfer:
     """Find the weights that a network can take from a released model: those of the same name and shape.
 
     Tensors with a row for each label, such as those of the head, are taken row by row: by label, not by index. Mean and
     std of the front end are taken, too, since the other weights fit no others. Between an encoder-decoder and another
-    network the head over the encoder's tokens is taken, not that of the decoder.
+    network the head over the encoder's tokens is taken, not that of the decoder. Learned positions of images of another
+    size are interpolated.
 
-    `labels` and `preprocessing` are those of the network's data; the network stays as it is. A model without shared
-    weights, or with another front end, is refused.
+    `labels` and `preprocessing` are those of the network's data; the network stays as it is. A model of which less than
+    the share `least` of the network's numbers can be taken, or with another front end, is refused.
     """
     check_front_end(model, network, preprocessing)
     found = Transfer(str(model.folder), model.card["sha256"], {})
@@ -85,19 +94,47 @@ def transfer(model: Model, network: nn.Module, labels: Sequence[str], preprocess
             found.weights[name][rows] = theirs[[model.labels.index(label) for label in found.labels]]
             count += tensor[rows].numel()
         elif theirs.shape != tensor.shape:
-            found.other_shapes.append(f"{name} {tuple(theirs.shape)}, here {tuple(tensor.shape)}")
+            shapes = f"{name} {tuple(theirs.shape)}, here {tuple(tensor.shape)}"
+            resized = interpolate_positions(name, theirs, tensor.shape, network)
+            if resized is None:
+                found.other_shapes.append(shapes)
+                continue
+            found.weights[name] = resized
+            found.interpolated.append(shapes)
+            count += tensor.numel()
         else:
             found.weights[name] = theirs
             found.taken.append(name)
             count += tensor.numel()
     found.unused = [name for name in source if name not in own]
     found.numbers = count, sum(tensor.numel() for tensor in own.values())
-    taken = {name for name in found.taken if not OF_LABELS & set(name.split("."))}
-    if not {name for name, _ in network.named_parameters()} & taken:
+    shared = {name for name, _ in network.named_parameters() if not OF_LABELS & set(name.split("."))} & set(found.taken)
+    share = count / found.numbers[1]
+    if not shared or share < least:
         kinds = f"it is a {type(model.network).__name__}, this one a {type(network).__name__}"
         example = f"; other shapes, such as {found.other_shapes[0]}" if found.other_shapes else ""
-        raise InputError(f"init_from {model.folder}: shares no weights with the config's network: {kinds}{example}")
+        taken = f"only {count:,} of the {found.numbers[1]:,} numbers" if shared else "no weights"
+        way = f"; take the shape of its network, or go on with --init_from_least {math.floor(1e4 * share) / 1e4:g}"
+        text = f"shares {taken} with the config's network: {kinds}{example}{way * bool(shared)}"
+        raise InputError(f"init_from {model.folder}: {text}")
     return found
+
+
+def interpolate_positions(name: str, table: Tensor, shape: torch.Size, network: nn.Module) -> Tensor | None:
+    """Interpolate learned positions of a square of tokens, one of `POSITIONS`, for another; `None` of anything else.
+
+    In timm's networks the positions of class tokens and registers may lead; they stay as they are.
+    """
+    if name not in POSITIONS:
+        return None
+    inner = network.network if isinstance(network, TimmModel) else network
+    prefix = 0 if getattr(inner, "no_embed_class", False) else getattr(inner, "num_prefix_tokens", 0)
+    side, new_side = (math.isqrt(max(sizes[-2] - prefix, 0)) for sizes in (table.shape, shape))
+    is_square = (side**2 + prefix, new_side**2 + prefix) == (table.shape[-2], shape[-2])
+    if not is_square or table.shape[-1] != shape[-1] or table.numel() != table.shape[-2:].numel():
+        return None
+    tokens = table.view(1, *table.shape[-2:])
+    return resample_abs_pos_embed(tokens, [new_side, new_side], num_prefix_tokens=prefix).reshape(shape)
 
 
 def weights_for(network: nn.Module, source: nn.Module) -> dict[str, Tensor]:

@@ -29,7 +29,7 @@ class ViT(nn.Module):
 
     Args:
         classes: Number of labels; 0 builds no head, and `forward` returns pooled features (B, W).
-        image: Image side N in pixels.
+        image: Image side N in pixels; `None` is 32, or on the command line the side of the data's images.
         patch: Patch side in pixels; must divide N.
         width: Model width D.
         encoder: Settings of the encoder, also as a dictionary.
@@ -50,7 +50,7 @@ class ViT(nn.Module):
     def __init__(
         self,
         classes: int = 0,
-        image: int = 32,
+        image: int | None = None,
         patch: int = 4,
         *,
         width: int = 192,
@@ -64,7 +64,7 @@ class ViT(nn.Module):
         if stem == "linear" and stem_width is not None:
             raise InputError("stem_width is for stems of convolutions; a linear one has none")
         options = {} if stem_width is None else {"first": stem_width}
-        self.patches = named(STEMS, "stem", stem)(image, patch, width, **options)
+        self.patches = named(STEMS, "stem", stem)(image or 32, patch, width, **options)
         in_attention, added = (positions, "none") if positions in BETWEEN else (None, positions)
         self.positions = named(ADDED | BETWEEN, "positions", added)(self.patches.grid, width)
         self.pooling = make_pooling(pooling, width)

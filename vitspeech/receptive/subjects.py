@@ -3,7 +3,6 @@
 Shapes: B batch, N image side in pixels or samples of a clip, T tokens, D width, R rows of tokens.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -13,22 +12,20 @@ from typing import Any
 import timm
 import torch
 from timm.data import resolve_data_config
-from timm.layers import resample_abs_pos_embed
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitspeech import checkpoint
+from vitspeech.checkpoint.transfer import interpolate_positions
 from vitspeech.data.images.module import normalize
 from vitspeech.errors import InputError
 from vitspeech.models import MaskedSpeechModel, SpeechTranscriber, TimmModel, ViT
 from vitspeech.receptive.fields.layers import INPUT, Layer
-from vitspeech.receptive.heads.weights import unwrapped
 from vitspeech.receptive.initialization import initialize_from
 
 TIMM = "timm:"
 LARGEST_SIZE = 4096  # px
 SEED = 0  # for untrained weights
-POSITIONS = ("positions.table", "network.pos_embed")  # learned positions of our ViT (T, D), and of timm's (1, T, D)
 
 
 @dataclass(frozen=True)
@@ -129,8 +126,15 @@ class Subject:
         if trained:
             weights = self.model.network.state_dict()
             for name, tensor in network.state_dict().items():
-                if tensor.shape != weights[name].shape:
-                    weights[name] = interpolate_positions(name, weights[name], tensor.shape, network)
+                if tensor.shape == weights[name].shape:
+                    continue
+                resized = interpolate_positions(name, weights[name], tensor.shape, network)
+                if resized is None:
+                    shapes = f"the shape {tuple(tensor.shape)} instead of {tuple(weights[name].shape)}"
+                    raise InputError(
+                        f"{name} would have {shapes}, and only learned positions of a square of tokens are interpolated"
+                    )
+                weights[name] = resized
             network.load_state_dict(weights)
         return network
 
@@ -209,21 +213,3 @@ def with_size(network: nn.Module, arguments: dict[str, Any], size: int) -> dict[
     if isinstance(network, TimmModel):
         return arguments | {"options": (arguments.get("options") or {}) | {"img_size": size}}
     return arguments
-
-
-def interpolate_positions(name: str, table: Tensor, shape: torch.Size, network: nn.Module) -> Tensor:
-    """Interpolate the learned positions of a square of tokens, one of `POSITIONS`, for another number of tokens.
-
-    In timm's networks the positions of class tokens and registers may lead; they stay as they are.
-    """
-    inner = unwrapped(network)
-    prefix = 0 if getattr(inner, "no_embed_class", False) else getattr(inner, "num_prefix_tokens", 0)
-    if name in POSITIONS and table.numel() == table.shape[-2:].numel():
-        side, new_side = (math.isqrt(max(sizes[-2] - prefix, 0)) for sizes in (table.shape, shape))
-        if (side**2 + prefix, new_side**2 + prefix) == (table.shape[-2], shape[-2]):
-            tokens = table.view(1, *table.shape[-2:])
-            return resample_abs_pos_embed(tokens, [new_side, new_side], num_prefix_tokens=prefix).reshape(shape)
-    raise InputError(
-        f"{name} would have the shape {tuple(shape)} instead of {tuple(table.shape)}, and only learned positions of "
-        "a square of tokens are interpolated"
-    )

@@ -44,7 +44,17 @@ from vitspeech.trust import KNOWN_PACKAGES, import_trusted, is_known, refusal
 
 PACKAGE = Path(__file__).parents[1]
 PROGRAM = "vitspeech train"
-KEYS = ("seed_everything", "data", "model", "trainer", "extends", "init_from", "every_minutes", "every_steps")
+KEYS = (
+    "seed_everything",
+    "data",
+    "model",
+    "trainer",
+    "extends",
+    "init_from",
+    "init_from_least",
+    "every_minutes",
+    "every_steps",
+)
 RESTARTS = {"torchrun": "TORCHELASTIC_RESTART_COUNT", "SLURM": "SLURM_RESTART_COUNT"}
 # Lines of an error of jsonargparse that do not say what is wrong.
 UNSAID = ("Does not validate", "Subtypes:", "Errors:", "Given value", "Subclass types", "a class path", "a dict ")

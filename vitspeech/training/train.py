@@ -158,7 +158,9 @@ class TrainingCLI:
         if given.resume and any(Path(given.resume, name).exists() for name in (LAST, PREVIOUS)):
             self.run.checkpoint = Path(given.resume, LAST)
         source = None if self.run.checkpoint else self.config.init_from
-        self.transfer = source and find_weights(source, self.model, data, given.trust)
+        self.transfer = source and find_weights(
+            source, self.model, data, given.trust, least=self.config.init_from_least
+        )
         if given.resume and self.trainer.is_global_zero:
             self.lock.acquire(Path(given.resume))  # before the data is read, which may take minutes
         elif given.run and not given.resume:
@@ -242,7 +244,7 @@ class TrainingCLI:
     def resolved_config(self) -> str:
         """The config as YAML, with what follows from it as comments."""
         config = self.config.clone()
-        for name in ("config", "extends", *([] if config.init_from else ["init_from"])):
+        for name in ("config", "extends", *([] if config.init_from else ["init_from", "init_from_least"])):
             config.pop(name, None)
         resolved = yaml.safe_load(self.parser.dump(config, skip_none=False, skip_link_targets=True))
         network, _ = self.model.trained_model(self.model.network, resolved["model"])
@@ -275,6 +277,8 @@ def make_parser() -> Parser:
     parser.add_lightning_class_args(DataModule, "data", subclass_mode=True)
     parser.add_argument("--extends", type=str | None, help="in a config: the config that it overrides")
     parser.add_argument("--init_from", type=str | None, help="released model or finished run to start from")
+    least = "the least share of the network's numbers that --init_from must give"
+    parser.add_argument("--init_from_least", type=float, default=0.1, help=least)
     minutes = "save last.ckpt within an epoch after so many minutes; 0: after epochs only"
     parser.add_argument("--every_minutes", type=float, default=10.0, help=minutes)
     steps = "save last.ckpt within an epoch after so many optimizer steps; 0: at no fixed number"
@@ -283,9 +287,12 @@ def make_parser() -> Parser:
     return parser
 
 
-def find_weights(folder: str, task: Task, data: DataModule, trust: Sequence[str] = ()) -> Transfer:
+def find_weights(
+    folder: str, task: Task, data: DataModule, trust: Sequence[str] = (), *, least: float = 0.1
+) -> Transfer:
     """Read the weights of `--init_from`. The network gets them when training begins, once it is initialized."""
-    found = transfer(load(folder, trust=trust), task.network, list(data.labels), data.preprocessing)
+    model = load(folder, trust=trust)
+    found = transfer(model, task.network, list(data.labels), data.preprocessing, least=least)
     task.starting_weights = found.weights
     return found
 
@@ -308,6 +315,10 @@ def fill_sizes(config: Namespace, data: DataModule, trust: Sequence[str]) -> Non
         known |= {"image": preprocessing.get("image"), "symbols": len(preprocessing.get("symbols", ()))}
         for name in known.keys() & set(missing):
             sizes[name] = known[name]
+    own = sizes.get("image") if network and network.class_path.startswith("vitspeech.") else None
+    if own and own != (side := data.preprocessing.get("image", own)):
+        text = f"model.network.image={own}, but the images of the data have {side} pixels"
+        raise InputError(f"{text}; leave it out: it follows from the data")
 
 
 def check_sample_rate(network: nn.Module, data: DataModule) -> None:
