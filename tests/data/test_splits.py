@@ -9,7 +9,16 @@ from pathlib import Path, PureWindowsPath
 import pytest
 
 from vitspeech.data.module import default_root
-from vitspeech.data.splits import hashed_splits, percentage, relative_name, speaker_in_name, split_at, split_indices
+from vitspeech.data.splits import (
+    EXACT,
+    hashed_splits,
+    percentage,
+    relative_name,
+    speaker_in_name,
+    split_at,
+    split_indices,
+    stratified_splits,
+)
 
 BOTH, ROOT = ("validation", "test"), Path("words")
 
@@ -65,15 +74,57 @@ def test_the_hash_gives_the_official_lists_of_speech_commands():
 
 
 @pytest.mark.parametrize("count", range(3, 40))
-def test_a_small_set_has_an_item_in_each_split(count):
+def test_a_small_set_of_speakers_has_one_in_each_split(count):
     names = [f"{number}.wav" for number in range(count)]
     splits = hashed_splits(names, BOTH, ROOT)
-    assert set(splits) == {"train", "validation", "test"}
     filled = {which_set(name) for name in names}
-    if len(filled) == 3:
-        assert splits == [which_set(name) for name in names]
-    else:  # at most one item for each split that no item falls into
-        assert sum(split != which_set(name) for split, name in zip(splits, names, strict=True)) <= 3 - len(filled)
+    # At most one moves for each split that none falls into.
+    assert set(splits) == {"train", "validation", "test"}
+    assert sum(split != which_set(name) for split, name in zip(splits, names, strict=True)) <= 3 - len(filled)
+
+
+def named(counts: dict[str, int]) -> tuple[list[str], list[str]]:
+    """Names and labels of so many pictures of each label."""
+    labels = [label for label, count in counts.items() for _ in range(count)]
+    return [f"{label}/IMG_{number:04}.jpg" for number, label in enumerate(labels)], labels
+
+
+def sizes(counts: dict[str, int], held_out=BOTH) -> dict[str, list[int]]:
+    """The sizes of train, validation and test of each label."""
+    names, labels = named(counts)
+    found = Counter(zip(labels, stratified_splits(names, labels, held_out, ROOT), strict=True))
+    return {label: [found[label, split] for split in ("train", "validation", "test")] for label in counts}
+
+
+def test_each_label_is_split_exactly_with_at_least_one_of_three():
+    found = sizes({"common": 300, "some": 9, "three": 3, "two": 2, "one": 1, "half": 25})
+    assert found == {
+        "common": [240, 30, 30], "some": [7, 1, 1], "three": [1, 1, 1], "two": [2, 0, 0], "one": [1, 0, 0],
+        "half": [19, 3, 3],
+    }  # fmt: skip
+    assert sizes({"common": 300, "two": 2}, ("test",)) == {"common": [270, 0, 30], "two": [1, 0, 1]}
+    many = sizes({"many": 10 * EXACT, "few": EXACT - 1})
+    assert many["few"] == [1599, 200, 200] and abs(many["many"][1] - EXACT) < 200
+
+
+@pytest.mark.parametrize("count", [20, 199, EXACT - 1, EXACT + 100])
+def test_a_picture_more_moves_at_most_one_other_of_each_split(count):
+    names, labels = named({"cat": count, "dog": 30})
+    before = dict(zip(names, stratified_splits(names, labels, BOTH, ROOT), strict=True))
+    for number in range(30):
+        added = f"cat/new_{number}.jpg"
+        after = stratified_splits([added, *names[::-1]], ["cat", *labels[::-1]], BOTH, ROOT)
+        moved = [name for name, split in zip(names[::-1], after[1:], strict=True) if split != before[name]]
+        assert len(moved) <= (2 if count < EXACT - 1 else EXACT // 10) and all(name[:3] == "cat" for name in moved)
+        one = stratified_splits([added, *names], ["cat", *labels], ("test",), ROOT)
+        assert [split == "test" for split in one[1:]] == [split == "test" for split in after[:0:-1]]
+
+
+def test_a_set_that_outgrows_exact_sizes_changes_little():
+    names, labels = named({"cat": EXACT})
+    large = stratified_splits(names, labels, BOTH, ROOT)
+    small = stratified_splits(names[1:], labels[1:], BOTH, ROOT)
+    assert sum(one != other for one, other in zip(large[1:], small, strict=True)) < EXACT / 50
 
 
 def test_too_few_items_or_speakers_are_one_clear_line():

@@ -4,15 +4,15 @@ import csv
 import io
 import re
 import warnings
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from vitspeech.data.splits import hashed_splits, percentage, relative_name, speaker_in_name, split_at
-from vitspeech.errors import InputError
+from vitspeech.data.splits import hashed_splits, relative_name, speaker_in_name, stratified_splits
+from vitspeech.errors import InputError, some_names
 from vitspeech.files import read_text
 
 SPLIT_NAMES = {"train": ("train",), "validation": ("validation", "val"), "test": ("test",)}
@@ -120,11 +120,11 @@ def check_labels(splits: Mapping[str, Sequence[LabeledFile]]) -> None:
             raise InputError(f"{item.location}: training does not have the label {item.label!r}; known: {known}")
 
 
-def hold_out(splits: dict[str, list], root: Path, *, of_every_label: bool = False) -> dict[str, list]:
-    """Hold out training files for validation and test where these are missing; see `hashed_splits`.
+def hold_out(splits: dict[str, list], root: Path) -> dict[str, list]:
+    """Hold out training files for validation and test where these are missing.
 
-    Files have `file` and `speaker`. If they are held out by their paths, `of_every_label` holds out some of every
-    `label` that has enough.
+    Files have `file`, `speaker` and perhaps `label`. Speakers are held out as a whole (`hashed_splits`); if none is
+    known, or there are too few, files are held out label by label, by their paths in `root` (`stratified_splits`).
     """
     missing = [split for split in SPLIT_NAMES if split not in splits]
     if not missing:
@@ -139,28 +139,23 @@ def hold_out(splits: dict[str, list], root: Path, *, of_every_label: bool = Fals
             "so accuracies are those of known speakers",
             stacklevel=2,
         )
-    if of_every_label and keys == names:
-        chosen = splits_of_labels(names, [item.label for item in items], missing, root)
-    else:
-        chosen = hashed_splits(keys, missing, root)
+    labels = [getattr(item, "label", "") for item in items]
+    by_name = keys == names
+    chosen = stratified_splits(names, labels, missing, root) if by_name else hashed_splits(keys, missing, root)
     held_out = {split: [] for split in ("train", *missing)}
     for item, split in zip(items, chosen, strict=True):
         held_out[split].append(item)
     return splits | held_out
 
 
-def splits_of_labels(names: Sequence[str], labels: Sequence[str], held_out: Sequence[str], root: Path) -> list[str]:
-    """As `hashed_splits` of the names, but every label of more files than there are splits in `held_out` is in all."""
-    names_of_labels = defaultdict(list)
-    for name, label in zip(names, labels, strict=True):
-        names_of_labels[label].append(name)
-    if max(map(len, names_of_labels.values())) <= len(held_out):
-        return hashed_splits(names, held_out, root)
-    splits = {name: split_at(percentage(name), held_out) for name in names}
-    for of_label in names_of_labels.values():
-        if len(of_label) > len(held_out):
-            splits |= dict(zip(of_label, hashed_splits(of_label, held_out, root), strict=True))
-    return [splits[name] for name in names]
+def warn_of_few(splits: Mapping[str, Sequence[LabeledFile]], labels: Collection[str]) -> None:
+    """Warn once about labels of fewer files than there are splits: accuracies say little about them."""
+    counts = Counter(item.label for item in chain.from_iterable(splits.values()))
+    if few := [label for label in labels if counts[label] < len(splits)]:
+        names = ", ".join(splits)
+        warnings.warn(
+            f"too few for each of {names}: {some_names(few)}; add more, at least {len(splits)} of each", stacklevel=3
+        )
 
 
 def known_speakers(items: Sequence[Any]) -> list[str] | None:

@@ -1,7 +1,6 @@
 """Audio files in one folder per word, or listed in CSV files: WAV, FLAC, OGG or MP3, any rate, mono or stereo."""
 
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +23,7 @@ from vitspeech.data.labeled_files import (
     known_speakers,
     read_rows,
     split_sources,
+    warn_of_few,
 )
 from vitspeech.data.splits import speaker_in_name
 from vitspeech.errors import InputError, some_names
@@ -40,12 +40,12 @@ class AudioFolder(WaveformData):
     names begin with `_` or `.` are ignored. Recordings in ROOT/_background_noise_ are the noise that `WaveformAugment`
     mixes in besides synthesized noise; without them it is pink noise.
 
-    If a split has no folder or CSV file, about a tenth of the training recordings is held out for it. A hash of the
-    recording's path decides (`hashed_splits`), so that a recording keeps its split when others are added, and splits do
-    not depend on the seed. If a column `speaker` or the file name (SPEAKER_nohash_NUMBER) says who speaks, the hash is
-    of the speaker, so that these splits share no speakers. If all speakers of the test set are known, intervals of
-    accuracies resample them. If there are too few speakers, the hash is of the path after all, with a warning. Where
-    the hash is of the path, validation and test have at least one recording each of every word with three or more.
+    If a split has no folder or CSV file, a tenth of the training recordings of each word is held out for it, at least
+    one of three. A hash of the recording's name decides (`stratified_splits`), so that nearly all recordings keep their
+    split when others are added, and splits depend neither on the seed nor on where ROOT lies. If a column `speaker` or
+    the file name (SPEAKER_nohash_NUMBER) says who speaks, a hash of the speaker decides (`hashed_splits`), so that
+    these splits share no speakers. If all speakers of the test set are known, intervals of accuracies resample them. If
+    there are too few speakers, recordings are held out after all, with a warning.
 
     Args:
         root: The folder described above.
@@ -54,7 +54,8 @@ class AudioFolder(WaveformData):
             pack, `root` is not read.
 
     Warns:
-        UserWarning: If recordings are silent or clipped, a word has only one, or held-out splits share speakers.
+        UserWarning: If recordings are silent or clipped, a word has less than three, or held-out splits share
+            speakers.
 
     Attributes:
         splits: The recordings of each split, once they are listed.
@@ -86,7 +87,7 @@ class AudioFolder(WaveformData):
     def list_splits(self) -> dict[str, list[LabeledFile]]:
         """The recordings of each split; the noise is read as well, so that what is wrong is reported at once."""
         splits = word_recordings(self.root)
-        warn_of_few(splits)
+        warn_of_words(splits)
         if missing := set(self.labels) - {item.label for item in splits["train"]}:
             raise InputError(f"{self.root}: all recordings of {', '.join(sorted(missing))} are held out; add more")
         if noise_files := files_of(self.root / NOISE, ENDINGS):
@@ -103,10 +104,11 @@ def word_recordings(root: Path) -> dict[str, list[LabeledFile]]:
 
     Training recordings are held out for a split without a source; in Speech Commands these are the official splits.
     """
-    splits = {split: list(list_recordings(source)) for split, source in word_sources(root).items()}
+    sources = word_sources(root)
+    splits = {split: list(list_recordings(source)) for split, source in sources.items()}
     check_labels(splits)
     check_files(splits)
-    return hold_out(splits, root, of_every_label=True)
+    return hold_out(splits, root if sources["train"].is_file() else sources["train"])
 
 
 def word_sources(root: Path) -> dict[str, Path]:
@@ -123,25 +125,16 @@ def list_recordings(source: Path) -> Iterator[LabeledFile]:
         yield LabeledFile(source.parent / path, label, speaker or speaker_in_name(path), location)
 
 
-def warn_of_few(splits: dict[str, list[LabeledFile]], words: Sequence[str] | None = None) -> None:
-    """Warn once about the words of which there is only one recording in all splits together, and about those of none.
+def warn_of_words(splits: dict[str, list[LabeledFile]], words: Sequence[str] | None = None) -> None:
+    """Warn once about the words of few recordings, and once about those without any.
 
     `words` are those to look at; `None` is all that have recordings. A folder named like one of them but for capital
     letters is refused: it would be another word.
     """
-    items = [item for split_items in splits.values() for item in split_items]
-    if words is not None:
-        found = {item.label: item.location for item in items}
-        for label in found.keys() - set(words):
-            if word := next((word for word in words if word.casefold() == label.casefold()), None):
-                raise InputError(f"{found[label]}: {label!r} is not {word!r}; give both the same capital letters")
-        if none := [word for word in words if word not in found]:
-            warnings.warn(
-                f"no recordings of {some_names(none)}; only synthesized clips of it are learned", stacklevel=2
-            )
-        items = [item for item in items if item.label in words]
-    counts = Counter(item.label for item in items)
-    if single := [str(item.file) for item in items if counts[item.label] == 1]:
-        warnings.warn(
-            f"words with a single recording, which is in one split: {some_names(single)}; record more", stacklevel=2
-        )
+    found = {item.label: item.location for items in splits.values() for item in items}
+    for label in found.keys() - set(words or found):
+        if word := next((word for word in words if word.casefold() == label.casefold()), None):
+            raise InputError(f"{found[label]}: {label!r} is not {word!r}; give both the same capital letters")
+    if none := [word for word in words or () if word not in found]:
+        warnings.warn(f"no recordings of {some_names(none)}; only synthesized clips of it are learned", stacklevel=2)
+    warn_of_few(splits, [word for word in words or sorted(found) if word in found])

@@ -20,10 +20,10 @@ from vitspeech.data.labeled_files import (
     files_in_folders,
     hold_out,
     split_sources,
+    warn_of_few,
 )
 from vitspeech.data.module import FILES, TEST
 from vitspeech.data.storage.rows import FileRows
-from vitspeech.errors import InputError
 
 IN_MEMORY_BYTES = 4 * 2**30
 
@@ -31,10 +31,11 @@ IN_MEMORY_BYTES = 4 * 2**30
 class ImageFolder(ImageData):
     """Pictures in ROOT/train/CLASS/*, ROOT/validation/CLASS/* (or `val`) and ROOT/test/CLASS/*.
 
-    If a split has no folder, about a tenth of the training pictures is held out for it. A hash of the picture's path
-    decides (`hashed_splits`), so that a picture keeps its split when others are added, and splits do not depend on the
-    seed. If ROOT has no folder `train`, its own folders are the classes. Data sets larger than 4 GiB are not held in
-    memory: their files are read by worker processes, as with `storage: files`.
+    If a split has no folder, a tenth of the training pictures of each class is held out for it, at least one of three.
+    A hash of the picture's name decides (`stratified_splits`), so that nearly all pictures keep their split when others
+    are added, and splits depend neither on the seed nor on where ROOT lies. If ROOT has no folder `train`, its own
+    folders are the classes. Data sets larger than 4 GiB are not held in memory: their files are read by worker
+    processes, as with `storage: files`.
 
     Args:
         root: The folder described above.
@@ -62,9 +63,8 @@ class ImageFolder(ImageData):
         """The pictures of each split; some of training are held out for a split without a folder."""
         splits = {split: list(files_in_folders(source, ENDINGS)) for split, source in self.sources.items()}
         check_labels(splits)
-        splits = hold_out(splits, self.root)
-        if held_out := set(self.labels) - {item.label for item in splits["train"]}:
-            raise InputError(f"{self.root}: all pictures of {', '.join(sorted(held_out))} are held out; add more")
+        splits = hold_out(splits, self.sources["train"])
+        warn_of_few(splits, self.labels)
         return splits
 
     def read(self, split: str) -> Dataset:

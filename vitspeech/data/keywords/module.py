@@ -14,7 +14,7 @@ from vitspeech.data.audio.reading import fit_length, read_clips
 from vitspeech.data.audio.similar_words import check_words, spoken_negatives
 from vitspeech.data.batches import TensorItems
 from vitspeech.data.clips.augment import WaveformAugment
-from vitspeech.data.clips.folder import warn_of_few, word_recordings
+from vitspeech.data.clips.folder import warn_of_words, word_recordings
 from vitspeech.data.clips.module import WaveformData
 from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.clips.silence import (
@@ -141,7 +141,7 @@ class Keywords(WaveformData):
         heard = {item.label for item in splits["train"]}
         if missing := [word for word in self.words if word not in heard and not self.synthesized]:
             raise InputError(f"{self.folder}: no recordings of {', '.join(missing)}, and synthesized=0")
-        warn_of_few(splits, self.words)
+        warn_of_words(splits, self.words)
         return splits
 
     @cached_property
