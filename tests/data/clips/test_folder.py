@@ -182,7 +182,8 @@ def test_csv_files_say_who_is_in_which_split_and_folders_nothing(tmp_path, valid
     listing(tmp_path, "train.csv", *rows, header="label,path,speaker\r", encoding="utf-8-sig")
     listing(tmp_path, validation, "train/2.wav,no")
     listing(tmp_path, "test.csv", "train/1.wav,yes", f"{tmp_path}/test/1.wav,no")
-    data = made(tmp_path)
+    with pytest.warns(UserWarning, match="too few for each of train, validation, test: yes"):
+        data = made(tmp_path)
     assert data.labels == ["no", "yes"]
     assert values(data, "train") == [1000, 2000, 3001] and data.train.labels.tolist() == [1, 0, 0]
     assert values(data, "validation") == [1002] and data.validation.labels.tolist() == [0]

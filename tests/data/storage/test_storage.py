@@ -263,7 +263,7 @@ def test_a_pack_leaves_out_a_broken_first_clip(tmp_path):
     (tmp_path / "clips" / names["train"][0]).write_bytes(b"")
     data = made(storage="files", broken=0.05)
     data.checks_files = False  # as `vitspeech pack` sets it
-    left_out = pytest.warns(UserWarning, match="1 of 75 items of train cannot be read and are left out")
+    left_out = pytest.warns(UserWarning, match="1 of 80 items of train cannot be read and are left out")
     with left_out, pytest.warns(UserWarning, match="another item is taken in its place"):
         pack(data, tmp_path / "pack", {}, progress=False)
     assert Pack(tmp_path / "pack").item_names() == names | {"train": names["train"][1:]}

@@ -13,7 +13,7 @@ from vitspeech.errors import InputError
 from vitspeech.files import check_regular, walk_files
 
 ENDINGS = {".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".mpo", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff"}
-ENDINGS |= {".webp"}
+ENDINGS |= {".webp", ".avif", ".heic", ".heif"}  # the last three cannot be read, but must not be overlooked
 
 
 def walk_pictures(paths: Iterable[str | Path]) -> Iterator[Path]:

@@ -25,11 +25,11 @@ class TranscribedAudio(RecordedData):
     Transcripts are split into words at white space and used as they are, with capitals and punctuation, or as plain
     text (`text`); letters with accents are composed (Unicode NFC).
 
-    If a split has no CSV file, about a tenth of the training recordings is held out for it. A hash of the recording's
-    path decides (`hashed_splits`), so that a recording keeps its split when others are added, and splits do not depend
-    on the seed. If a column `speaker` or the file name (SPEAKER_nohash_NUMBER) says who speaks, the hash is of the
-    speaker, so that these splits share no speakers. If all speakers of the test set are known, the interval of the
-    word error rate resamples them.
+    If a split has no CSV file, a tenth of the training recordings is held out for it. A hash of the recording's path
+    decides (`stratified_splits`), so that nearly all recordings keep their split when others are added, and splits do
+    not depend on the seed. If a column `speaker` or the file name (SPEAKER_nohash_NUMBER) says who speaks, a hash of
+    the speaker decides (`hashed_splits`), so that these splits share no speakers. If all speakers of the test set are
+    known, the interval of the word error rate resamples them.
 
     Pink noise is added to most training utterances (`noise_prob` and `snr_db` of `augment`). The times of the words are
     unknown, so frames cannot be labeled (`vitspeech.Labeling`).
