@@ -1,5 +1,7 @@
 """The base class of data sets: augmentation in training only, by the seed of each batch."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch.utils.data import TensorDataset
@@ -51,3 +53,25 @@ MISTAKES = {
 def test_every_split_is_checked_before_training(change, message, split):
     with pytest.raises(InputError, match=rf"Broken\.read\('{split}'\):? ?.*{message}"):
         Broken(split, change).setup("fit")
+
+
+ZERO_WIDTH = "\N{ZERO WIDTH SPACE}"
+
+
+@pytest.mark.parametrize(
+    ("labels", "named"),
+    [
+        (["Cat", "cat", "dog"], "'Cat' and 'cat'"),
+        (["lamp", f"lamp{ZERO_WIDTH}", "LAMP"], r"'lamp' and 'lamp\\u200b' and 'LAMP'"),
+        (["größe", "gro\u0308ße", "GRÖSSE"], "'größe' and"),
+        (["a ", "a"], "'a ' and 'a'"),
+        (["A", "a", " ", ZERO_WIDTH], r": '\\u200b';"),
+        (["A", "a"], None),
+        (["▁He", "▁he", "r"], None),
+    ],
+)
+def test_labels_that_look_alike_are_named(labels, named):
+    data = Shapes(50)
+    data.labels = [*labels, *map(str, range(10))]
+    with pytest.warns(UserWarning, match=named) if named else nullcontext():
+        data.setup("fit")

@@ -3,8 +3,9 @@
 import csv
 import io
 import re
+import unicodedata
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from vitspeech.data.splits import hashed_splits, relative_name, speaker_in_name, stratified_splits
+from vitspeech.decoding.vocabulary import vocabulary_kind
 from vitspeech.errors import InputError, some_names
 from vitspeech.files import read_text
 
@@ -156,6 +158,22 @@ def warn_of_few(splits: Mapping[str, Sequence[LabeledFile]], labels: Collection[
         warnings.warn(
             f"too few for each of {names}: {some_names(few)}; add more, at least {len(splits)} of each", stacklevel=3
         )
+
+
+def warn_of_alike(labels: Sequence[str]) -> None:
+    """Warn once about labels that are invisible, and words that differ only in capital letters or what is invisible."""
+    groups = defaultdict(list)
+    for label in labels:
+        visible = "".join(letter for letter in label if unicodedata.category(letter) != "Cf")
+        groups[unicodedata.normalize("NFKC", visible).casefold().strip() if visible else ""].append(label)
+    alike = [repr(label) for label in groups.pop("", ()) if not label.isspace()]
+    if vocabulary_kind(labels) == "words":  # `A` and `a` may well be two characters
+        alike += [
+            " and ".join(map(repr, group)) for group in groups.values() if len(max(group, key=len)) > 1 < len(group)
+        ]
+    if alike:
+        text = "labels that differ only in capital letters or in what is invisible are learned apart"
+        warnings.warn(f"{text}: {some_names(alike)}; if they mean the same, give them the same name", stacklevel=3)
 
 
 def known_speakers(items: Sequence[Any]) -> list[str] | None:

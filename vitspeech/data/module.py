@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from vitspeech.data.batches import Batches, TensorItems
+from vitspeech.data.labeled_files import warn_of_alike
 from vitspeech.data.splits import relative_name
 from vitspeech.data.storage.packed import Pack
 from vitspeech.data.storage.rows import readable_files
@@ -132,6 +133,7 @@ class DataModule(lightning.LightningDataModule):
     def setup(self, stage: str | None = None) -> None:
         """Read the training and validation splits, and check the test split, which is read when it is used."""
         if stage in (None, "fit") and not hasattr(self, "train"):
+            warn_of_alike(self.labels)
             train, validation = self.read_checked("train"), self.read_checked("validation")
             self.prepare_test()
             self.train, self.validation = train, validation
