@@ -1,8 +1,11 @@
 """Numbers that a user gave: NaN passes comparisons with `<`, so every constructor is called with it."""
 
+import builtins
+import importlib.metadata
 import inspect
 import math
 import re
+import runpy
 import typing
 
 import pytest
@@ -10,6 +13,7 @@ import torch
 from arguments import nested
 
 import vitspeech
+from vitspeech import torch_audio
 from vitspeech.attention import EncoderConfig
 from vitspeech.errors import InputError, check_number
 from vitspeech.frontends import LogMel
@@ -63,3 +67,18 @@ def test_a_number_or_pair_out_of_its_range_is_named_with_the_range(value, low, h
         check_number("x", value, low, high)
     check_number("x", 2, low, high)
     check_number("x", (1, 2), low, high)
+
+
+@pytest.mark.parametrize(
+    "torch_version, fitting", [("2.9.1", "2.9.*"), ("2.11.0+cu130", "2.11.0"), ("2.14.1", "2.11.1")]
+)
+def test_a_torchaudio_that_does_not_load_is_named_with_one_that_does(torch_version, fitting, monkeypatch):
+    def load(name, *arguments, original=builtins.__import__):
+        if name == "torchaudio":
+            raise OSError("undefined symbol: torch_exception_get_what_without_backtrace")
+        return original(name, *arguments)
+
+    monkeypatch.setattr(importlib.metadata, "version", {"torch": torch_version, "torchaudio": "2.8.0"}.get)
+    monkeypatch.setattr(builtins, "__import__", load)
+    with pytest.raises(InputError, match=rf'torchaudio 2\.8\.0 .*"torchaudio=={re.escape(fitting)}"'):
+        runpy.run_path(torch_audio.__file__)

@@ -1,6 +1,5 @@
 """What is wrong in a config or a command line is told in one line, before there is a run."""
 
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from running import one_line
 from tiny import TINY
 
 from vitspeech.errors import InputError
-from vitspeech.training.config import Parser, config_errors
+from vitspeech.training.config import config_errors
 from vitspeech.training.train import TrainingCLI, train
 
 
@@ -177,13 +176,6 @@ def test_a_value_is_never_read_from_a_file(key, refused):
         value = {part: value}
     Path("bad.yaml").write_text(yaml.safe_dump(value))
     assert "my secret" not in refused("--config=bad.yaml")
-
-
-def test_jsonargparse_has_the_private_names_that_the_parser_overrides():
-    """Seen in 4.53; see `Parser`, which checks copies of values and reads no value from a file."""
-    assert version("jsonargparse").startswith("4.53.")
-    for name in ("_add_signature_parameter", "_check_value_key"):
-        assert callable(getattr(super(Parser, Parser), name))
 
 
 def test_an_error_while_a_run_is_built_is_about_the_config():

@@ -4,10 +4,10 @@ Shapes: B batch, F frames, M mel bins.
 """
 
 import torch
-import torchaudio
 from torch import Tensor, nn
 
 from vitspeech.errors import InputError, check_fraction, check_number
+from vitspeech.torch_audio import torchaudio
 
 
 class SpecAugment(nn.Module):

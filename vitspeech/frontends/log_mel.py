@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import torch
-import torchaudio
 from torch import Tensor, nn
 
 from vitspeech.errors import InputError, check_number
+from vitspeech.torch_audio import torchaudio
 
 LOWEST_STD = 1.0  # nats, 4.3 dB: lower bound of the standard deviation of a bin
 LONGEST = 60  # seconds of a recording at once

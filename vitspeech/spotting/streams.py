@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy
 import torch
 from torch import Tensor
-from torchaudio.functional import resample
 
 from vitspeech.data.audio.continuous import Speech, list_speech, speech_split
 from vitspeech.data.audio.reading import (
@@ -34,6 +33,7 @@ from vitspeech.data.splits import relative_name
 from vitspeech.data.utterances.manifest import Utterance
 from vitspeech.data.utterances.word_clips import WordClip, compose, word_span
 from vitspeech.errors import InputError
+from vitspeech.torch_audio import resample
 
 SPEECH, OTHERS, SOUNDS, KEYWORDS = "speech", "others", "sounds", "keywords"  # the conditions
 NAMES = {SPEECH: "continuous speech", OTHERS: "other words", SOUNDS: "sounds", KEYWORDS: "keywords"}

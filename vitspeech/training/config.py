@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib.metadata import version
 from inspect import isclass, isroutine
 from pathlib import Path
 from types import NoneType
@@ -250,6 +251,11 @@ def restrict_imports(trust: Sequence[str]) -> None:
     """
     set_parsing_settings(import_path_denylist=["*", *ALLOWED], import_path_allowlist=[*KNOWN_PACKAGES, *trust])
     ALLOWED.update(trust)
+
+
+OVERRIDDEN = ("_add_signature_parameter", "_check_value_key")  # private names, of jsonargparse 4.53
+if not all(hasattr(LightningArgumentParser, name) for name in OVERRIDDEN):  # files would be read for values unnoticed
+    raise InputError(f"jsonargparse {version('jsonargparse')} is not supported; try `pip install jsonargparse==4.53.*`")
 
 
 class Parser(LightningArgumentParser):

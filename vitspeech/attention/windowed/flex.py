@@ -3,6 +3,7 @@
 Shapes: B batch, H heads, T tokens, K head width.
 """
 
+import copy
 import functools
 
 import torch
@@ -55,7 +56,9 @@ def block_mask(query: Tensor, left: int, right: int, padding: Tensor | None) -> 
     def allowed(batch: Tensor, head: Tensor, t: Tensor, s: Tensor) -> Tensor:
         return within(batch, head, t, s) & padding[batch, s]
 
-    return BlockMask(*blocks.as_tuple(flatten=False)[:-1], mask_mod=allowed)
+    masked = copy.copy(blocks)  # the constructor's arguments differ between versions of torch
+    masked.mask_mod = allowed
+    return masked
 
 
 @functools.lru_cache(maxsize=32)

@@ -18,11 +18,11 @@ import torch
 from soundfile import LibsndfileError, SoundFile
 from torch import Tensor
 from torch.nn.functional import pad
-from torchaudio.functional import resample
 from tqdm import tqdm
 
 from vitspeech.errors import InputError, some_names
 from vitspeech.files import check_regular, walk_files
+from vitspeech.torch_audio import resample
 
 SAMPLE_RATE_HZ = 16_000
 LOWEST_HZ, HIGHEST_HZ = 1_000, 384_000

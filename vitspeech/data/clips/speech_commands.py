@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
-from torchaudio.datasets import SPEECHCOMMANDS
 from tqdm import tqdm
 
 from vitspeech.data.audio.reading import read_clip
@@ -33,6 +32,7 @@ from vitspeech.data.storage.rows import JoinedRows
 from vitspeech.data.utterances.word_clips import WordClip, WordSource, word_span
 from vitspeech.errors import InputError
 from vitspeech.files import read_text
+from vitspeech.torch_audio import SPEECHCOMMANDS
 
 FOLDER, URL = "SpeechCommands", "speech_commands_v0.02"
 ADDRESS = f"http://download.tensorflow.org/data/{URL}.tar.gz"

@@ -10,10 +10,10 @@ import math
 from typing import Any
 
 import torch
+from PIL import Image
 from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.data import Dataset
-from torchvision.io import write_png
 
 from vitspeech.data.batches import TensorItems
 from vitspeech.data.images.module import ImageData
@@ -132,4 +132,4 @@ def distance(shape: str, x: Tensor, y: Tensor) -> Tensor:
 def save_example(path: str, label: str = "star") -> None:
     """Write a picture of one shape, 96×96, that belongs to no split."""
     picture = draw(torch.tensor([LABELS.index(label)]), 96, torch.Generator().manual_seed(7))
-    write_png(picture[0], path)
+    Image.fromarray(picture[0].permute(1, 2, 0).numpy()).save(path)

@@ -6,8 +6,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from torchaudio.datasets import LIBRISPEECH
-
 from vitspeech.data.audio.continuous import TRANSCRIPTS, lower_words, read_transcripts
 from vitspeech.data.audio.reading import ENDINGS, check_audio
 from vitspeech.data.downloads import check_complete, download_folder
@@ -17,6 +15,7 @@ from vitspeech.data.splits import digest
 from vitspeech.data.storage.rows import UNREADABLE
 from vitspeech.data.utterances.recorded import RecordedData, RecordedUtterances, Recording
 from vitspeech.errors import InputError, check_number
+from vitspeech.torch_audio import LIBRISPEECH
 
 FOLDER = "LibriSpeech"
 OFFICIAL = (
