@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from vitspeech.frontends.convolutions import AT_ONCE, Whitening
+from vitspeech.frontends.image_stem import AT_ONCE, Whitening
 from vitspeech.models import CNN
 
 BODIES = pytest.mark.parametrize("body, features", [("small", 13), ("resnet18", 512)])

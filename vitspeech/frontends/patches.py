@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitspeech.errors import InputError, check_number
-from vitspeech.frontends.convolutions import Whitening, halving_group
+from vitspeech.frontends.image_stem import Whitening, halving_group
 
 
 class LinearPatches(nn.Module):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from vitspeech.errors import named
-from vitspeech.frontends.convolutions import Whitening, halving_group
+from vitspeech.frontends.image_stem import Whitening, halving_group
 
 
 class CNN(nn.Module):

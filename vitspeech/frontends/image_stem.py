@@ -1,4 +1,4 @@
-"""Convolutions of images that the CNN and the front end of a ViT share.
+"""The first convolutions of the CNN and of the front end of a ViT: whitening filters, and a group that halves the side.
 
 Shapes: B batch, C channels, N image side.
 """
