@@ -19,7 +19,7 @@ def times(monkeypatch):
     """Seconds of a product in each precision, to be set by a test, on a machine without an accelerator."""
     times = {torch.float32: 1.0, torch.bfloat16: 1.0}
     monkeypatch.setattr(precision, "product_seconds", times.__getitem__)
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: None)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available=False: None)
     return times
 
 
@@ -54,7 +54,7 @@ def test_auto_is_the_same_in_several_processes_on_a_cpu(times, options):
 )
 def test_auto_on_a_gpu_is_bf16_if_it_has_that(times, monkeypatch, kind, has_bf16, chosen):
     times[torch.bfloat16] = 10.0
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: torch.device(kind))
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available=False: torch.device(kind))
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: has_bf16)
     assert auto(devices=4) == (chosen, f"precision auto is {chosen}")
     assert fill_precision(trainer("bf16-mixed")) == ""
