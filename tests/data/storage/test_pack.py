@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import numpy
+import pyarrow
 import pytest
 import torch
 
@@ -144,6 +145,23 @@ def test_a_changed_byte_is_found_in_what_describes_the_items_and_in_the_noise(tm
         (folder / name).write_bytes(content[:-8])
         with pytest.raises(InputError, match=re.escape(f"{name}: has ")):
             Pack(folder)
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+@pytest.mark.parametrize("name", ["train-00000.arrow", "train.index.arrow"])
+def test_a_compressed_file_is_refused_before_it_fills_the_memory(tmp_path, compression, name):
+    folder = written(tmp_path / "pack")
+    file = folder / name
+    whole = pyarrow.ipc.open_file(file).read_all()
+    options = pyarrow.ipc.IpcWriteOptions(compression=compression)
+    with pyarrow.ipc.new_file(file, whole.schema, options=options) as writer:
+        writer.write_table(whole, 64)
+    description = json.loads((folder / "pack.json").read_text())
+    described = {shard["file"]: shard for shard in description["splits"]["train"]} | description["files"]
+    described[name]["bytes"] = file.stat().st_size
+    (folder / "pack.json").write_text(json.dumps(description))
+    with pytest.raises(InputError, match=f"{name}: is compressed"):
+        Pack(folder).rows("train")[torch.arange(5)], Pack(folder).table("train")
 
 
 def test_offsets_that_lead_out_of_a_shard_are_refused(tmp_path):

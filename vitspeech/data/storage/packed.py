@@ -5,10 +5,12 @@ Memory that is not shared: 8 bytes per item for labels. Pages of the shards belo
 Shapes: B batch, N samples.
 """
 
+import struct
 from bisect import bisect_right
 from collections import OrderedDict
 from functools import cached_property, partial
 from itertools import accumulate
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from vitspeech.data.storage.format import DESCRIPTION, NOISE, SCHEMA, files_of, 
 from vitspeech.errors import InputError
 
 ARROW_ERRORS = (pyarrow.ArrowException, OSError)  # what Arrow raises for a broken file
+DICTIONARY = 2  # the type of a message that holds a batch as its field 1
 MOST_OPEN = 256  # shards of a split in a process; many systems allow 1024 open files
 
 
@@ -73,11 +76,46 @@ def mapped(file: Path, schema: pyarrow.Schema | None = None) -> pyarrow.RecordBa
     """Open an Arrow file, mapped into memory; `schema` is what its columns must be, if it is given."""
     try:
         reader = pyarrow.ipc.open_file(pyarrow.memory_map(str(file)))
-    except ARROW_ERRORS as error:
+        compressed = is_compressed(file)
+    except (*ARROW_ERRORS, struct.error, ValueError) as error:
         raise broken(file, error) from None
+    if compressed:
+        raise InputError(f"{file}: is compressed; packs are not, since a small file could then fill the memory")
     if schema is not None and not reader.schema.equals(schema):
         raise InputError(f"{file}: does not have the columns of a pack")
     return reader
+
+
+def is_compressed(file: Path) -> bool:
+    """Whether an Arrow file has compressed batches, which Arrow would decompress, whatever their size, to read them.
+
+    Its footer lists the messages of the batches. Both are FlatBuffers (File.fbs and Message.fbs of Arrow), in which a
+    table begins with the way back to the places of its fields.
+    """
+    with file.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
+
+        def number(form: str, place: int) -> int:
+            return struct.unpack_from(form, content, place)[0]
+
+        def field(table: int, index: int) -> int:
+            places = table - number("<i", table)
+            there = 4 + 2 * index < number("<H", places) and number("<H", places + 4 + 2 * index)
+            return table + there if there else 0
+
+        def followed(place: int) -> int:
+            return place + number("<I", place)
+
+        footer = followed(len(content) - 10 - number("<i", len(content) - 10))
+        for list_of_blocks in filter(None, (field(footer, 2), field(footer, 3))):  # dictionaries, batches
+            blocks = followed(list_of_blocks)
+            for place in range(blocks + 4, blocks + 4 + 24 * number("<I", blocks), 24):
+                begin = number("<q", place)
+                message = followed(begin + (8 if number("<I", begin) == 2**32 - 1 else 4))
+                batch = followed(field(message, 2))
+                batch = followed(field(batch, 1)) if number("<B", field(message, 1)) == DICTIONARY else batch
+                if field(batch, 3):
+                    return True
+    return False
 
 
 def broken(file: Path, error: Exception) -> InputError:
