@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -163,6 +164,27 @@ def test_a_model_without_common_weights_is_refused(finished_run, finished_speech
     wide = ["--model.network.init_args.tokens.init_args.width=24"]
     message = refusal([*TINY_SPEECH, *wide, f"--init_from={finished_speech_run}"], tmp_path)
     assert "shares no weights with the config's network: it is a SpeechClassifier" in message and ", here (" in message
+
+
+def test_positions_are_interpolated_for_images_of_another_size(finished_run):
+    model = vitspeech.load(finished_run)
+    torch.nn.init.ones_(model.network.positions.table[:, 0])
+    arguments = model.config["init_args"] | {"image": 48}
+    network = vitspeech.ViT(**arguments)
+    found = transfer(model, network, model.labels, model.preprocessing)
+    assert found.interpolated == ["positions.table (64, 16), here (144, 16)"] and not found.other_shapes
+    assert found.numbers[0] == found.numbers[1] and "interpolated" in found.report()
+    table = found.weights["positions.table"]
+    torch.testing.assert_close(table[:, 0], torch.ones(144))
+    torch.testing.assert_close(table.mean(0), model.network.positions.table.mean(0), atol=0.01, rtol=0)
+
+
+def test_taking_below_a_tenth_is_refused_unless_told(finished_run, tmp_path):
+    deep = [*TINY, "--model.network.init_args.encoder.depth=60", f"--init_from={finished_run}"]
+    message = refusal(deep, tmp_path)
+    told = re.fullmatch(r".*shares only .* go on with (--init_from_least) (0\.0[0-9]+)", message)
+    TrainingCLI([*deep, "=".join(told.groups()), "--trainer.max_steps=1", f"--run={tmp_path / 'run'}"]).train()
+    assert yaml.safe_load((tmp_path / "run/config.yaml").read_text())["init_from_least"] < 0.1
 
 
 @pytest.mark.parametrize("option, has", [("mels=48", "48 mel bins"), ("hop_ms=12.5", "every 12.5 ms")])

@@ -8,6 +8,8 @@ from PIL import Image
 
 from vitspeech.data.images import folder as image_folder
 from vitspeech.data.images.folder import ImageFolder
+from vitspeech.errors import InputError
+from vitspeech.training.train import TrainingCLI
 
 
 def fill(folder: Path, classes: dict[str, int]) -> Path:
@@ -53,3 +55,13 @@ def test_a_set_too_large_for_memory_is_read_batch_by_batch(tmp_path, monkeypatch
     assert isinstance(streamed.train.inputs, image_folder.PictureRows)
     for one, other in zip(whole.train_dataloader(), streamed.train_dataloader(), strict=True):
         assert torch.equal(one[0], other[0]) and torch.equal(one[1], other[1]) and one[2] == other[2]
+
+
+def test_the_network_is_built_for_the_size_of_the_images(tmp_path):
+    data = ["--data=vitspeech.ImageFolder", f"--data.root={fill(tmp_path, {'ape': 5, 'bee': 5})}", "--data.image=24"]
+    network = TrainingCLI(["--config=shapes/vit", *data]).model.network
+    assert network.patches.image == 24 and network(torch.randn(2, 3, 24, 24)).shape == (2, 2)
+    with pytest.raises(
+        InputError, match=r"^model\.network\.image=32, but the images of the data have 24 pixels; leave"
+    ):
+        TrainingCLI(["--config=shapes/vit", *data, "--model.network.image=32"])

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
-from tqdm import tqdm
 
 from vitspeech.data.batches import TensorItems
 from vitspeech.data.images.module import ImageData
@@ -23,7 +22,7 @@ from vitspeech.data.labeled_files import (
     warn_of_few,
 )
 from vitspeech.data.module import FILES, TEST
-from vitspeech.data.storage.rows import FileRows
+from vitspeech.data.storage.rows import FileRows, readable_files
 
 IN_MEMORY_BYTES = 4 * 2**30
 
@@ -70,16 +69,16 @@ class ImageFolder(ImageData):
     def read(self, split: str) -> Dataset:
         items = self.splits[split]
         in_files = self.storage == FILES or len(items) * 3 * self.image**2 > IN_MEMORY_BYTES
-        checks = {"header": partial(check_picture, side=self.image), "content": self.read_file}
-        places, _ = self.left_in([item.file for item in items], split, in_files=in_files, **checks)
-        items = self.splits[split] = [items[place] for place in places]
+        check, pictures = partial(check_picture, side=self.image) if in_files else self.read_file, []
+        if self.checks_files or not in_files:
+            places, pictures = readable_files([item.file for item in items], check, split, self.broken)
+            items = self.splits[split] = [items[place] for place in places]
         indices = {label: index for index, label in enumerate(self.labels)}
-        files, labels = [item.file for item in items], torch.tensor([indices[item.label] for item in items])
-        if in_files:
-            self.workers = self.reading_workers
-            return TensorItems(PictureRows(files, self.read_file, replace=split != TEST), labels)
-        progress = tqdm(files, desc=f"reading {split}", leave=False, disable=len(files) < 500 or None)
-        return TensorItems(torch.stack([self.read_file(file) for file in progress]), labels)
+        labels = torch.tensor([indices[item.label] for item in items])
+        if not in_files:
+            return TensorItems(torch.stack(pictures), labels)
+        self.workers = self.reading_workers
+        return TensorItems(PictureRows([item.file for item in items], self.read_file, replace=split != TEST), labels)
 
     @property
     def read_file(self) -> Callable[[Path], Tensor]:
