@@ -183,7 +183,9 @@ def test_taking_below_a_tenth_is_refused_unless_told(finished_run, tmp_path):
     deep = [*TINY, "--model.network.init_args.encoder.depth=60", f"--init_from={finished_run}"]
     message = refusal(deep, tmp_path)
     told = re.fullmatch(r".*shares only .* go on with (--init_from_least) (0\.0[0-9]+)", message)
-    TrainingCLI([*deep, "=".join(told.groups()), "--trainer.max_steps=1", f"--run={tmp_path / 'run'}"]).train()
+    TrainingCLI(
+        [*deep, "=".join(told.groups()), "--trainer.max_epochs=1", "--data.count=50", f"--run={tmp_path / 'run'}"]
+    ).train()
     assert yaml.safe_load((tmp_path / "run/config.yaml").read_text())["init_from_least"] < 0.1
 
 
