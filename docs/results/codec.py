@@ -42,7 +42,7 @@ def main() -> None:
     tests, recordings = word_recordings(options.folder)["test"], []
     for word in sorted({item.label for item in tests}):
         recordings += [item for item in tests if item.label == word][: options.clips]
-    clips = read_clips([item.file for item in recordings], RATE_HZ, sample_rate_hz=RATE_HZ, progress="reading")
+    clips = read_clips([item.file for item in recordings], RATE_HZ, sample_rate_hz=RATE_HZ)
     coded, kilobits = recoded(clips, options.kilobits)
     print(f"{len(clips)} clips of {len({item.speaker for item in recordings})} speakers, {kilobits:.1f} kbit/s")
     for name in options.models:

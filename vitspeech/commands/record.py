@@ -102,21 +102,21 @@ def take(
 
 def hear(parts: "Iterator[Tensor]", duration_s: float) -> numpy.ndarray:
     """Record a take, and show its level in a terminal: int16 (N,)."""
+    from vitspeech.data.audio.audio_file import Levels
     from vitspeech.data.audio.reading import SAMPLE_RATE_HZ
-    from vitspeech.data.audio.takes import peak
 
     length, heard = round(duration_s * SAMPLE_RATE_HZ), numpy.empty(0, numpy.int16)
     while len(heard) < length:
         part = next(parts).numpy()
         heard = numpy.concatenate((heard, part))
         if sys.stdout.isatty():
-            print(f"\r  {meter(peak(part))}", end="", flush=True)
+            print(f"\r  {meter(Levels().add(part).peak)}", end="", flush=True)
     if sys.stdout.isatty():
         print("\r" + " " * (METER_WIDTH + 14) + "\r", end="", flush=True)
     return heard[:length]
 
 
-def meter(level: int) -> str:
+def meter(level: float) -> str:
     """The peak of a part of a take as a bar: `[######   ]  -12 dBFS`."""
     decibels = max(20 * math.log10(max(level, 1) / 32767), -METER_DB)
     filled = round((1 + decibels / METER_DB) * METER_WIDTH)

@@ -19,7 +19,7 @@ from vitspeech.data.batches import Batches, TensorItems
 from vitspeech.data.labeled_files import warn_of_alike
 from vitspeech.data.splits import relative_name
 from vitspeech.data.storage.packed import Pack
-from vitspeech.data.storage.rows import readable_files
+from vitspeech.data.storage.rows import BrokenFilesError, readable_files
 from vitspeech.errors import InputError, check_fraction, check_number
 
 MEMORY, FILES = "memory", "files"
@@ -132,11 +132,18 @@ class DataModule(lightning.LightningDataModule):
 
     def setup(self, stage: str | None = None) -> None:
         """Read the training and validation splits, and check the test split, which is read when it is used."""
-        if stage in (None, "fit") and not hasattr(self, "train"):
-            warn_of_alike(self.labels)
-            train, validation = self.read_checked("train"), self.read_checked("validation")
-            self.prepare_test()
-            self.train, self.validation = train, validation
+        if stage not in (None, "fit") or hasattr(self, "train"):
+            return
+        warn_of_alike(self.labels)
+        read, broken = {}, []
+        for name in ("train", "validation", "test"):  # the broken files of all of them are named at once
+            try:
+                read[name] = self.prepare_test() if name == "test" else self.read_checked(name)
+            except BrokenFilesError as error:
+                broken.append(str(error))
+        if broken:
+            raise BrokenFilesError("; ".join(broken))
+        self.train, self.validation = read["train"], read["validation"]
 
     def prepare_test(self) -> None:
         """Check before training that the test after it will find what it needs; by default by reading the split."""

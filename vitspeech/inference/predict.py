@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vitspeech.checkpoint.model import Model
-from vitspeech.data.audio.reading import IN_PARTS, TooLongError, fit_length, read_clip, walk_audio, warn_of_levels
+from vitspeech.data.audio.reading import IN_PARTS, Notes, TooLongError, fit_length, read_clip, walk_audio
 from vitspeech.data.images.module import normalize
 from vitspeech.data.images.reading import read_picture, walk_pictures
 from vitspeech.errors import InputError, check_number
@@ -60,11 +60,13 @@ def predict(
     check_number("top", top, 1)
     if isinstance(model.network, MaskedSpeechModel) or not {"image", "seconds"} & model.preprocessing.keys():
         raise wrong_model(model, "does not classify clips")
-    walk, read = readers(model.preprocessing)
+    notes = Notes()
+    walk, read = readers(model.preprocessing, notes)
     device = next(model.network.parameters()).device
 
     def classify(files: list[Path], inputs: list[Tensor]) -> list[list[tuple[str, float]]]:
-        probabilities = model.network(to_input(files, inputs, model.preprocessing).to(device)).softmax(-1)
+        notes.warn()
+        probabilities = model.network(to_input(inputs, model.preprocessing).to(device)).softmax(-1)
         best = probabilities.topk(min(top, len(model.labels)))
         rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
         return [[(model.labels[index], value) for index, value in zip(*row, strict=True)] for row in rows]
@@ -73,17 +75,19 @@ def predict(
     yield from run_in_batches(walk(paths), read, classify, **options)
 
 
-def readers(preprocessing: dict[str, Any]) -> tuple[Callable[..., Iterator[Path]], Callable[[Path], Tensor]]:
+def readers(
+    preprocessing: dict[str, Any], notes: Notes
+) -> tuple[Callable[..., Iterator[Path]], Callable[[Path], Tensor]]:
     """A function that walks the files that a model takes, and one that reads a file: int16 (N,) or uint8 (3, N, N)."""
     if "sample_rate_hz" in preprocessing:
-        return walk_audio, partial(read_fitted, **preprocessing)
+        return walk_audio, partial(read_fitted, notes=notes, **preprocessing)
     return walk_pictures, partial(read_picture, side=preprocessing["image"])
 
 
-def read_fitted(path: Path, sample_rate_hz: int, seconds: float) -> Tensor:
+def read_fitted(path: Path, sample_rate_hz: int, seconds: float, notes: Notes) -> Tensor:
     """Read a recording as a clip of that many seconds: int16 (N,)."""
     try:
-        samples = read_clip(path, sample_rate_hz)
+        samples = read_clip(path, sample_rate_hz, notes)
     except TooLongError as error:
         advice = "cut it, or use `vitspeech stream` with a model that can be streamed"
         raise InputError(str(error).removesuffix(IN_PARTS) + advice) from None
@@ -92,13 +96,13 @@ def read_fitted(path: Path, sample_rate_hz: int, seconds: float) -> Tensor:
 
 def read_input(file: Path, preprocessing: dict[str, Any]) -> Tensor:
     """Read one file to the network's input: (1, N) or (1, 3, N, N)."""
-    return to_input([file], [readers(preprocessing)[1](file)], preprocessing)
+    _, read = readers(preprocessing, Notes())
+    return to_input([read(file)], preprocessing)
 
 
-def to_input(files: Sequence[Path], items: Sequence[Tensor], preprocessing: dict[str, Any]) -> Tensor:
+def to_input(items: Sequence[Tensor], preprocessing: dict[str, Any]) -> Tensor:
     """The network's input from what `readers` read: samples within ±1 (B, N), or normalized pixels (B, 3, N, N)."""
     stacked = torch.stack(list(items))
     if "sample_rate_hz" in preprocessing:
-        warn_of_levels(stacked.numpy(), files)
         return stacked / FULL_SCALE
     return normalize(stacked, preprocessing["mean"], preprocessing["std"])

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from vitspeech.checkpoint.model import Model
+from vitspeech.data.audio.audio_file import problem_of_floats
 from vitspeech.errors import InputError
 from vitspeech.inference.transcript import is_autoregressive
 from vitspeech.models import MaskedSpeechModel
 
 FULL_SCALE = 32768  # of int16
-LOUDEST = 16.0  # 24 dB above full scale; floats beyond it are integers that were not scaled
 PART_S = 10.0  # pushes are processed in parts of this many seconds, so that memory does not grow with the push
 STREAMABLE = (
     "use a model with a limited `right` in every block, such as speech-commands-truncated, speech-commands-causal or, "
@@ -142,6 +142,6 @@ def to_samples(samples: Tensor | numpy.ndarray) -> Tensor:
         raise InputError(f"samples of type {kind} are neither int16 nor floats within ±1 of shape (N,)")
     if samples.is_floating_point() and len(samples):
         peak = samples.abs().amax().item()
-        if not peak <= LOUDEST:  # true of NaN as well
-            raise InputError(f"floats up to {peak:g} are not samples within ±1; divide by full scale, or pass int16")
+        if problem := problem_of_floats(peak):
+            raise InputError(f"{problem}, or pass int16")
     return samples

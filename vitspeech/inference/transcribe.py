@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
 from vitspeech.checkpoint.model import Model
-from vitspeech.data.audio.reading import IN_PARTS, AudioParts, TooLongError, read_clip, walk_audio
+from vitspeech.data.audio.reading import IN_PARTS, AudioParts, Notes, TooLongError, read_clip, walk_audio
 from vitspeech.decoding.search import Search
 from vitspeech.errors import InputError
 from vitspeech.inference.batches import OnError, Position, run_in_batches
@@ -64,6 +64,7 @@ def transcribe(
     check_search(model, search)
 
     def run(files: list[Path], recordings: list[Tensor | AudioParts]) -> Iterator[Transcript | Exception]:
+        notes.warn()
         both = zip(files, recordings, strict=True)
         short = iter(transcribe_short(model, [item for item in both if isinstance(item[1], Tensor)], search))
         for recording in recordings:
@@ -75,19 +76,19 @@ def transcribe(
             except (ValueError, OSError) as error:  # of reading
                 yield error
 
-    rate_hz = model.preprocessing["sample_rate_hz"]
-    read = partial(read_recording, sample_rate_hz=rate_hz, refusal=why_not_streamed(model.network))
+    rate_hz, notes = model.preprocessing["sample_rate_hz"], Notes()
+    read = partial(read_recording, sample_rate_hz=rate_hz, refusal=why_not_streamed(model.network), notes=notes)
     options = {"batch": batch, "on_error": on_error, "progress": progress, "after": after}
     yield from run_in_batches(walk_audio(paths), read, run, **options)
 
 
-def read_recording(path: Path, sample_rate_hz: int, refusal: str | None) -> Tensor | AudioParts:
+def read_recording(path: Path, sample_rate_hz: int, refusal: str | None, notes: Notes) -> Tensor | AudioParts:
     """Read a recording of up to LONGEST_S: int16 (N,); a longer one is read later, part by part.
 
     `refusal` says why long recordings are refused; `None` accepts them.
     """
     try:
-        return read_clip(path, sample_rate_hz=sample_rate_hz)
+        return read_clip(path, sample_rate_hz, notes)
     except TooLongError as error:
         if refusal is not None:
             raise InputError(str(error).removesuffix(IN_PARTS) + refusal) from None

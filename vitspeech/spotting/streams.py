@@ -18,18 +18,13 @@ import torch
 from torch import Tensor
 
 from vitspeech.data.audio.continuous import Speech, list_speech, speech_split
-from vitspeech.data.audio.reading import (
-    SAMPLE_RATE_HZ,
-    check_audio,
-    opened,
-    read_audio,
-    read_clip,
-)
+from vitspeech.data.audio.reading import SAMPLE_RATE_HZ, InputAudio, Notes, check_audio, read_audio, read_clip
 from vitspeech.data.clips.folder import word_recordings
 from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.clips.silence import NOISE, SILENCE, UNKNOWN, noise_files, noise_part
 from vitspeech.data.labeled_files import LabeledFile
 from vitspeech.data.splits import relative_name
+from vitspeech.data.storage.rows import readable_files
 from vitspeech.data.utterances.manifest import Utterance
 from vitspeech.data.utterances.word_clips import WordClip, compose, word_span
 from vitspeech.errors import InputError
@@ -121,32 +116,26 @@ def limited(chapters: Sequence[Sequence[Speech]], seconds: float) -> list[list[S
         for item in chapter:
             if total < seconds:
                 some.append(item)
-                total += duration_s(item.file)
+                total += InputAudio(item.file).duration_s
         kept += [some] if some else []
     return kept
 
 
-def duration_s(file: Path) -> float:
-    """How long a recording lasts, by its header."""
-    with opened(file) as recording:
-        return recording.frames / recording.samplerate
-
-
 def reader(condition: str, items: Sequence[Speech], root: Path) -> MakeStreams:
     """A function that reads recordings as one stream, or as several of up to an hour; their headers are read now."""
-    for item in items:
-        duration_s(item.file)
+    readable_files([item.file for item in items], InputAudio, condition)
 
     def read(rate_hz: int) -> Iterator[Stream]:
-        parts, recordings, samples = [], [], 0
+        parts, recordings, samples, notes = [], [], 0, Notes()
         for item in items:
-            parts.append(read_audio(item.file, rate_hz))
+            parts.append(read_audio(item.file, rate_hz, notes=notes))
             name, start = relative_name(item.file, root), samples
             samples += len(parts[-1])
             recordings.append(Recording(name, item.speaker, start / rate_hz, samples / rate_hz, item.words))
             if samples >= LONGEST_S * rate_hz or item is items[-1]:
                 yield Stream(condition, recordings[0].name, None, torch.cat(parts), tuple(recordings))
                 parts, recordings, samples = [], [], 0
+        notes.warn()
 
     return read
 
@@ -178,9 +167,8 @@ def word_streams(
         missing = ", ".join(label for label in labels if label not in said)
         limit = f" among {clips} clips" if clips else ""
         raise InputError(f"{root} has no recordings of {missing} in the split {split}{limit}; record some")
-    for group in (*groups, *other_groups):
-        for item in group:
-            check_audio(item.file)
+    files = [item.file for group in (*groups, *other_groups) for item in group]
+    readable_files(files, check_audio, "the words")
     keywords = [
         composer(KEYWORDS, group, root, noises, SNRS_DB, [seed, 0, number]) for number, group in enumerate(groups)
     ]
@@ -239,13 +227,14 @@ def composer(
         pauses = (generator.uniform(*PAUSE_S, len(files) + 1) * SAMPLE_RATE_HZ).round().astype(int).tolist()
         noise = sorted(noises)[int(generator.integers(len(noises)))]
         position = int(generator.integers(len(noises[noise])))
-        clips, starts, end = [], [], 0
+        clips, starts, end, notes = [], [], 0, Notes()
         for pause, item in zip(pauses, files, strict=False):
-            samples = read_clip(item.file).numpy()
+            samples = read_clip(item.file, notes=notes).numpy()
             name = relative_name(item.file, root)
             clips.append(WordClip(name, item.label, item.speaker or name, samples, *word_span(samples)))
             starts.append(end + pause)
             end = starts[-1] + clips[-1].end - clips[-1].start
+        notes.warn()
         total = end + pauses[-1]
         words = tuple(
             SaidWord(

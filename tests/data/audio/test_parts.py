@@ -47,11 +47,21 @@ def test_compressed_recordings_are_read_in_parts(tmp_path, ending):
         assert len(found) == len(expected) and (found.int() - expected.int()).abs().max() <= 1
 
 
-def test_a_wav_written_to_a_pipe_is_read(tmp_path):
+def test_a_wav_written_to_a_pipe_is_read_with_a_warning(tmp_path):
     soundfile.write(tmp_path / "a.wav", noise(20_000), 16_000)
     content = (tmp_path / "a.wav").read_bytes()
     (tmp_path / "b.wav").write_bytes(content[:4] + bytes(4) + content[8:40] + bytes(4) + content[44:])
-    assert torch.equal(joined(AudioParts(tmp_path / "b.wav", part_s=0.5)), read_audio(tmp_path / "a.wav"))
+    with pytest.warns(UserWarning, match=r"without a mark of the end .*b\.wav"):
+        parts = list(AudioParts(tmp_path / "b.wav", part_s=0.5))
+    assert torch.equal(joined(parts), read_audio(tmp_path / "a.wav"))
+
+
+def test_joined_recordings_are_read_in_parts(tmp_path):
+    for ending in ("ogg", "mp3", "wav"):
+        soundfile.write(tmp_path / "a", noise(30_011), 22_050, format=ending)
+        (tmp_path / "b").write_bytes(2 * (tmp_path / "a").read_bytes())
+        found, expected = joined(AudioParts(tmp_path / "b", part_s=0.4)), read_audio(tmp_path / "b")
+        assert len(found) == len(expected) > 43_000 and (found.int() - expected.int()).abs().max() <= 1
 
 
 def test_a_recording_cut_short_is_an_error_where_it_ends(tmp_path):

@@ -2,7 +2,6 @@
 
 import os
 import re
-import struct
 import warnings
 
 import numpy
@@ -10,14 +9,7 @@ import pytest
 import soundfile
 import torch
 
-from vitspeech.data.audio.reading import (
-    AudioParts,
-    check_audio,
-    fit_length,
-    read_audio,
-    read_clip,
-    read_clips,
-)
+from vitspeech.data.audio.reading import AudioParts, check_audio, fit_length, read_audio, read_clip, read_clips
 
 NOISE = numpy.random.default_rng(0).integers(-9000, 9000, 4801, dtype=numpy.int16)
 
@@ -33,23 +25,6 @@ def loudest_hz(samples, rate_hz=16_000):
 
 def written(path, samples=NOISE, rate_hz=16_000, **kind):
     soundfile.write(path, samples, rate_hz, **kind)
-    return path
-
-
-def wav(tmp_path, data_size=None, riff_size=None, extra=b"", samples=NOISE):
-    """A WAV whose header says what it is told to, with `extra` chunks before its samples."""
-    content = samples.tobytes()
-    data_size = len(content) if data_size is None else data_size
-    riff_size = len(content) + len(extra) + 36 if riff_size is None else riff_size
-    shape = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, 16_000, 32_000, 2, 16)
-    path = tmp_path / "made.wav"
-    path.write_bytes(
-        struct.pack("<4sI4s", b"RIFF", riff_size, b"WAVE")
-        + shape
-        + extra
-        + struct.pack("<4sI", b"data", data_size)
-        + content
-    )
     return path
 
 
@@ -70,12 +45,8 @@ def test_sixteen_bits_are_read_as_they_are(tmp_path, name, subtype):
     ("rate_hz", "frames"),
     [
         (16_000, 4801),
-        (8_000, 4801),
         (11_025, 4802),
-        (22_050, 4803),
-        (32_001, 4804),
         (44_099, 4805),
-        (48_000, 4801),
         (44_100, 441 * 30 + 328),  # 1/441 above a whole number of samples at 16 kHz
         (44_100, 441 * 4000 + 328),  # as well, which single precision does not tell from the whole number
     ],
@@ -100,7 +71,7 @@ def test_lossy_recordings_keep_their_tone(tmp_path, name, subtype):
     assert read.abs().max() == pytest.approx(16384, rel=0.1)
 
 
-@pytest.mark.parametrize("rate_hz", [8000, 11_025, 22_050, 44_100, 48_000, 44_099])
+@pytest.mark.parametrize("rate_hz", [8000, 11_025, 48_000, 44_099])
 def test_resampling_keeps_frequency_level_and_duration(tmp_path, rate_hz):
     read = read_audio(written(tmp_path / "a.wav", tone(1000, rate_hz), rate_hz))
     assert abs(len(read) - 8000) <= 2 and loudest_hz(read) == pytest.approx(1000, abs=1)
@@ -126,53 +97,20 @@ def test_what_is_not_a_recording_is_refused(tmp_path):
     (tmp_path / "text.wav").write_text("no recording\n" * 100)
     refused(tmp_path / "text.wav", "not a recording that can be read (Format not recognised)")
     refused(written(tmp_path / "void.wav", NOISE[:0]), "no samples")
-    refused(wav(tmp_path, riff_size=0xFFFFFFFF, samples=NOISE[:0], data_size=0xFFFFFFFF), "no samples")
     refused(written(tmp_path / "slow.wav", NOISE, 10), "a sample rate of 10 Hz is outside 1,000 to 384,000 Hz")
 
 
-@pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24", "FLOAT", "ULAW"])
-def test_truncated_wav_is_not_read_in_part(tmp_path, subtype):
-    path = written(tmp_path / "half.wav", NOISE[:4800], subtype=subtype)
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-1])
-    refused(path, "truncated: ")
-    path.write_bytes(whole[: len(whole) // 2])
-    refused(path, "bytes of samples are present")
-    path.write_bytes(whole[:30])
-    refused(path, "broken or truncated recording (Error in WAV file. No 'data' chunk marker)")
-    cut = wav(tmp_path)
-    cut.write_bytes(cut.read_bytes()[: 44 + 5000])
-    refused(cut, "truncated: 5,000 of 9,602 bytes of samples are present")
-
-
-@pytest.mark.parametrize("name", ["a.flac", "a.ogg", "a.opus", "a.aiff", "a.mp3"])
-def test_other_truncated_recordings_are_not_read_in_part(tmp_path, name):
-    path = written(tmp_path / name, numpy.tile(NOISE, 5), format="OGG" if name == "a.opus" else None)
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    reasons = {
-        "a.flac": "truncated recording (Error : flac decoder lost sync)",
-        "a.aiff": "bytes of samples are present",
-    }
-    refused(
-        path,
-        reasons.get(name, "of 24,005 samples are present" if name == "a.mp3" else "the end of its stream is missing"),
-    )
-
-
-@pytest.mark.parametrize("data_size", [0, 0x7FFFF000, 0x7FFFFFFF, 0xFFFFFFFF])
-@pytest.mark.parametrize("riff_size", [0, 8, 36, 0x7FFFF024, 0xFFFFFFFF])
-def test_wav_from_a_pipe_is_read_as_far_as_it_goes(tmp_path, data_size, riff_size):
-    assert read_audio(wav(tmp_path, data_size, riff_size)).tolist() == NOISE.tolist()
-    listed = struct.pack("<4sI6s", b"LIST", 6, b"INFOab")
-    assert read_audio(wav(tmp_path, data_size, riff_size, listed)).tolist() == NOISE.tolist()
-
-
-@pytest.mark.parametrize("subtype", ["FLOAT", "DOUBLE"])
-@pytest.mark.parametrize("value", [numpy.nan, numpy.inf, -numpy.inf])
-def test_samples_that_are_no_numbers_are_refused(tmp_path, subtype, value):
+@pytest.mark.parametrize("value, reason", [
+    (numpy.nan, "not finite"), (-numpy.inf, "not finite"), (32_000, "floats up to 32000 are not samples within ±1"),
+    (-128, "floats up to 128 are not samples within ±1; divide them by full scale"),
+])  # fmt: skip
+def test_floats_that_are_no_samples_within_one_are_refused(tmp_path, value, reason):
     values = tone(440, 16_000)
     values[77] = value
-    refused(written(tmp_path / "a.wav", values, subtype=subtype), "not finite")
+    for subtype in ("FLOAT", "DOUBLE"):
+        path = written(tmp_path / "a.wav", numpy.stack([values, tone(9, 16_000)], 1), subtype=subtype)
+        refused(path, reason)
+        refused(path, reason, lambda path: list(AudioParts(path)))
 
 
 def test_a_clip_is_neither_too_short_nor_too_long(tmp_path):
@@ -202,24 +140,30 @@ def test_a_short_word_comes_to_the_middle():
     assert fit_length(torch.zeros(5000, dtype=torch.int16), 1000).tolist() == [0] * 1000
 
 
-def test_silent_and_clipped_clips_are_warned_of_once_with_count_and_name(tmp_path):
+def test_silent_canceled_and_clipped_recordings_are_named_in_a_warning_each(tmp_path):
     clip = numpy.zeros(16_000, numpy.int16)
     loud = {"good": 3000, "hiss": 17, "faint": 16, "dead": 0}
     files = [written(tmp_path / f"{name}.wav", clip + numpy.int16(peak)) for name, peak in loud.items()]
-    for name, peak, count in (("peak", 32767, 15), ("top", 32767, 16), ("low", -32768, 400)):
-        files.append(
-            written(tmp_path / f"{name}.wav", numpy.where(numpy.arange(16_000) < count, peak, 3000).astype("i2"))
-        )
+    for name, peak, count in (("few", 32767, 15), ("top", 32767, 16), ("low", -32768, 400)):
+        samples = numpy.where(numpy.arange(16_000) < count, peak, 3000).astype("i2")
+        files.append(written(tmp_path / f"{name}.wav", samples))
+    files.append(written(tmp_path / "opposed.flac", numpy.stack([tone(440, 44_100), -tone(440, 44_100)], 1), 44_100))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         read_clips(files, 16_000)
-    silent, clipped = (str(warning.message) for warning in caught)
-    assert "2 of 7 clips are silent" in silent and silent.endswith(f": {files[2]}, {files[3]}")
-    assert "2 of 7 clips are clipped" in clipped and clipped.endswith(f": {files[5]}, {files[6]}")
-    assert {warning.category for warning in caught} == {UserWarning} and caught[0].filename == __file__
-    read_clips(
-        [file for file in files if file.stem in ("good", "hiss", "peak")], 16_000
-    )  # no warning: it'd be an error
+    clipped, silent, canceled = (str(warning.message) for warning in caught)
+    assert "2 recordings are silent" in silent and silent.endswith(f": {files[3]}, {files[2]}")
+    assert "2 recordings are clipped" in clipped and clipped.endswith(f": {files[6]}, {files[5]}")
+    assert "1 recording is silent because channels cancel" in canceled and canceled.endswith(f": {files[7]}")
+    read_clips([file for file in files if file.stem in ("good", "hiss", "few")], 16_000)  # a warning would be an error
+
+
+def test_all_broken_files_are_named_at_once(tmp_path):
+    files = [written(tmp_path / f"{name}.wav") for name in "abcd"]
+    files[1].write_bytes(files[1].read_bytes()[:2000])
+    files[3].unlink()
+    with pytest.raises(ValueError, match=r"2 of 4 files of train cannot be read.*b\.wav: truncated.*d\.wav"):
+        read_clips(files, 16_000, split="train")
 
 
 def test_a_name_that_is_not_utf_8_is_read(tmp_path):

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy
 import soundfile
 
-from vitspeech.data.audio.reading import SAMPLE_RATE_HZ, SILENT_PEAK, is_clipped, peak
+from vitspeech.data.audio.audio_file import CLIPPED, SILENT, Levels
+from vitspeech.data.audio.reading import SAMPLE_RATE_HZ
 from vitspeech.data.splits import NO_HASH
 from vitspeech.data.utterances.word_clips import FRAME, HOP, word_span
 from vitspeech.errors import InputError
@@ -48,9 +49,10 @@ def missing_takes(folder: str | Path, words: Sequence[str], count: int, speaker:
 
 def problem_of_take(samples: numpy.ndarray) -> str | None:
     """What is wrong with a take of one word, int16 (N,) at 16 kHz, and what to do; `None` if nothing is."""
-    if peak(samples) <= SILENT_PEAK:
+    level = Levels().add(samples).problem
+    if level == SILENT:
         return "silent: is the microphone muted?"
-    if is_clipped(samples):
+    if level == CLIPPED:
         return "clipped: speak more softly, or farther from the microphone"
     if signal_to_noise_db(samples) < LOWEST_SNR_DB:
         return "no word stands out from the noise: speak louder, or nearer to the microphone"
@@ -67,9 +69,10 @@ def problem_of_take(samples: numpy.ndarray) -> str | None:
 
 def problem_of_noise(samples: numpy.ndarray) -> str | None:
     """What is wrong with a recording of background noise, int16 (N,); `None` if nothing is."""
-    if peak(samples) == 0:
+    levels = Levels().add(samples)
+    if levels.peak == 0:
         return "silent: is the microphone muted?"
-    return "clipped: make less noise" if is_clipped(samples) else None
+    return "clipped: make less noise" if levels.problem == CLIPPED else None
 
 
 def signal_to_noise_db(samples: numpy.ndarray) -> float:

@@ -11,7 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitspeech.data.audio.reading import LONGEST_S, SAMPLE_RATE_HZ, check_audio, read_clip, read_clips, read_fitted
+from vitspeech.data.audio.reading import (
+    LONGEST_S,
+    SAMPLE_RATE_HZ,
+    check_audio,
+    read_clip,
+    read_fitted,
+    readable_clips,
+)
 from vitspeech.data.batches import TensorItems
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.noise import pink_noise
@@ -91,12 +98,11 @@ class WaveformData(DataModule):
 
         Broken files are left out as `broken` allows.
         """
-        in_files = self.storage == FILES
-        places, _ = self.left_in(files, split, header=check_audio, content=read_clip, in_files=in_files)
+        if self.storage != FILES:
+            return readable_clips(files, self.samples, split=split, broken=self.broken)
+        places, _ = self.left_in(files, split, header=check_audio, content=read_clip, in_files=True)
         files = [files[place] for place in places]
-        if in_files:
-            return FileRows(files, partial(read_fitted, length=self.samples), replace=split != TEST), places
-        return read_clips(files, self.samples, progress=f"reading {split}"), places
+        return FileRows(files, partial(read_fitted, length=self.samples), replace=split != TEST), places
 
     def augment_batch(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         noise = self.noise.to(inputs.device)

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
-from tqdm import tqdm
 
 from vitspeech.data.audio.reading import read_clip
 from vitspeech.data.batches import TensorItems
@@ -28,7 +27,7 @@ from vitspeech.data.clips.silence import (
 from vitspeech.data.downloads import check_complete, download_folder
 from vitspeech.data.module import default_root
 from vitspeech.data.splits import relative_name
-from vitspeech.data.storage.rows import JoinedRows
+from vitspeech.data.storage.rows import JoinedRows, readable_files
 from vitspeech.data.utterances.word_clips import WordClip, WordSource, word_span
 from vitspeech.errors import InputError
 from vitspeech.files import read_text
@@ -147,12 +146,13 @@ class SpeechCommands(WaveformData, WordSource):
         """The split's clips of `words` in full length. The speaker is the first part of the file name."""
         self.prepare()
         files = [file for file in self.files[split] if file.parent.name in self.words]
-        clips = []
-        for file in tqdm(files, f"reading {split}", disable=len(files) < 500 or None, leave=False):
-            samples = read_clip(file, self.sample_rate_hz).numpy()
+
+        def read(file: Path) -> WordClip:
+            samples = read_clip(file).numpy()
             name = relative_name(file, self.folder)
-            clips.append(WordClip(name, file.parent.name, speaker(file), samples, *word_span(samples)))
-        return clips
+            return WordClip(name, file.parent.name, speaker(file), samples, *word_span(samples))
+
+        return readable_files(files, read, split, verb="reading")[1]
 
     def backgrounds(self, split: str) -> dict[str, Tensor]:
         self.prepare()

@@ -17,6 +17,7 @@ from tqdm import tqdm
 from vitspeech.data.audio.continuous import Speech, list_speech, read_without, speech_split
 from vitspeech.data.audio.reading import SAMPLE_RATE_HZ
 from vitspeech.data.batches import TensorItems
+from vitspeech.data.storage.rows import UNREADABLE, report_broken
 from vitspeech.errors import InputError
 
 FADE = 160  # samples, 10 ms at 16 kHz, at each cut
@@ -138,12 +139,16 @@ def read_speech(
 
     There must be `least` samples; what follows after `most` is not read. `folder` is for the message.
     """
-    parts, total = [torch.empty(0, dtype=torch.int16)], 0
+    parts, total, broken = [torch.empty(0, dtype=torch.int16)], 0, []
     for item in tqdm(recordings, "reading speech", disable=len(recordings) < 100 or None, leave=False):
         if most is not None and total >= most:
             break
-        parts.append(read_without(item, words))
+        try:
+            parts.append(read_without(item, words))
+        except UNREADABLE as error:
+            broken.append(str(error))
         total += len(parts[-1])
+    report_broken(broken, len(recordings), "speech")
     if total < least:
         raise InputError(f"{folder}: less than {least / SAMPLE_RATE_HZ:g} s of training speech without keywords")
     return torch.cat(parts)[:most]

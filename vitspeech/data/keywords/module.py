@@ -199,7 +199,7 @@ class Keywords(WaveformData):
         self.noise = torch.cat([noise_part(recording, "train") for recording in noises.values()])
         speech = self.read_speech() if split == "train" else None  # first, so that errors come before words are spoken
         files = [*self.keyword_files(split), *self.other_files(split)]
-        clips = [read_clips([item.file for item in files], self.samples, progress=f"reading {split}")]
+        clips = [read_clips([item.file for item in files], self.samples, split=split)]
         repeats = self.repeats() if split == "train" else {}
         if again := [index for index, item in enumerate(files) for _ in range(1, repeats.get(item.label, 1))]:
             clips, files = [torch.cat((clips[0], clips[0][again]))], [*files, *(files[index] for index in again)]

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,8 +15,10 @@ from tqdm import tqdm
 
 from vitspeech.errors import InputError
 
+T = TypeVar("T")
 UNREADABLE = (InputError, OSError)
 THREADS, AT_ONCE = 8, 1000  # threads that check files, which mostly wait for the disk; files that wait for them
+MOST_NAMED = 50  # broken files in a message
 MOST_SKIPPED = 16  # where so many items in a row cannot be read, the disk is likely the reason
 
 
@@ -125,23 +127,28 @@ def row(inputs: Any, index: int) -> Tensor:
     return inputs[index] if isinstance(inputs, Tensor) else inputs.row(index)
 
 
+class BrokenFilesError(InputError):
+    """More files of a split cannot be read than may be; the message names them."""
+
+
 def readable_files(
-    files: Sequence[Path], check: Callable[[Path], Any], split: str, most: float = 0.0
+    files: Sequence[T], check: Callable[[T], Any], split: str, most: float = 0.0, *, verb: str = "checking"
 ) -> tuple[list[int], list[Any]]:
-    """Check each file of a split, and leave out those that are broken, with a warning: the indices of the others.
+    """Check or read each file of a split, and leave out broken ones with a warning: the indices of the others.
 
     `check` raises an `InputError` or `OSError` if a file is broken; what it returns for the others is returned as well.
-    `most` is the largest share of broken files; if there are more, this is an `InputError`.
+    `most` is the largest share of broken files; if there are more, this is a `BrokenFilesError`. Several threads call
+    `check`. A progress bar that begins with the `verb` is shown from 500 files on.
     """
 
-    def outcome(file: Path) -> tuple[Any, str | None]:
+    def outcome(file: T) -> tuple[Any, str | None]:
         try:
             return check(file), None
         except UNREADABLE as error:
             return None, str(error)
 
     good, known, broken = [], [], []
-    bar = tqdm(total=len(files), desc=f"checking {split}", disable=len(files) < 500 or None, leave=False)
+    bar = tqdm(total=len(files), desc=f"{verb} {split}", disable=len(files) < 500 or None, leave=False)
     with bar, ThreadPoolExecutor(THREADS) as threads:
         for start in range(0, len(files), AT_ONCE):
             for place, (result, problem) in enumerate(threads.map(outcome, files[start : start + AT_ONCE]), start):
@@ -151,9 +158,16 @@ def readable_files(
                     known.append(result)
                 else:
                     broken.append(problem)
-    if broken:
-        count = f"{len(broken):,} of {len(files):,} files of {split} cannot be read"
-        if len(broken) > most * len(files):
-            raise InputError(f"{count}, above broken={most:g}; first {broken[0]}")
-        warnings.warn(f"{count} and are left out; first {broken[0]}", stacklevel=2)
+    report_broken(broken, len(files), split, most)
     return good, known
+
+
+def report_broken(problems: Sequence[str], count: int, split: str, most: float = 0.0) -> None:
+    """Say which of so many files of a split cannot be read: a warning, or a `BrokenFilesError` if they are too many."""
+    if problems:
+        more = f"; and {len(problems) - MOST_NAMED:,} more" if len(problems) > MOST_NAMED else ""
+        text = f"{len(problems):,} of {count:,} files of {split} cannot be read"
+        names = "; ".join(problems[:MOST_NAMED]) + more
+        if len(problems) > most * count:
+            raise BrokenFilesError(f"{text}, above broken={most:g}: {names}")
+        warnings.warn(f"{text} and are left out: {names}", stacklevel=3)

@@ -13,22 +13,20 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
-from tqdm import tqdm
 
 from vitspeech.data.audio.reading import (
     LONGEST_S,
     SAMPLE_RATE_HZ,
     SHORTEST_S,
-    SILENT_PEAK,
+    Notes,
     check_audio,
-    peak,
     read_clip,
 )
 from vitspeech.data.batches import Batches, DurationBatches
 from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.labeled_files import check_files, known_speakers
 from vitspeech.data.module import FILES, TEST
-from vitspeech.data.storage.rows import readable
+from vitspeech.data.storage.rows import readable, readable_files
 from vitspeech.data.utterances.augment import SequenceAugment, add_noise, joined
 from vitspeech.data.utterances.batch import SpeechBatch, collate
 from vitspeech.data.utterances.module import CHARACTERS, PIECES, UtteranceData, check_vocabulary
@@ -91,20 +89,19 @@ class RecordedUtterances(Dataset):
         return collate(sounds, [self.units[index] for index in read]), seed
 
 
-def read_recordings(recordings: Sequence[Recording], split: str) -> list[Tensor]:
-    """Read the samples of each recording, int16 (N,); warn once about silent ones."""
-    sounds, silent = [], []
-    for recording in tqdm(recordings, f"reading {split}", disable=len(recordings) < 500 or None, leave=False):
+def read_recordings(recordings: Sequence[Recording], split: str, broken: float = 0.0) -> tuple[list[int], list[Tensor]]:
+    """Read recordings, of which a share may be broken: the places of the others, and their samples, int16 (N,) each."""
+    notes = Notes()
+
+    def read(recording: Recording) -> Tensor:
         try:
-            sounds.append(read_clip(recording.file))
+            return read_clip(recording.file, notes=notes)
         except ValueError as error:
             raise InputError(f"{recording.location}: {error}") from None
-        if peak(sounds[-1].numpy()) <= SILENT_PEAK:
-            silent.append(f"{recording.location}: {recording.file}")
-    if silent:
-        count = f"{len(silent):,} of {len(recordings):,} recordings"
-        warnings.warn(f"{count} are silent (nothing above -66 dBFS), first {silent[0]}", stacklevel=2)
-    return sounds
+
+    places, sounds = readable_files(recordings, read, split, broken, verb="reading")
+    notes.warn()
+    return places, sounds
 
 
 class RecordedData(UtteranceData):
@@ -204,14 +201,15 @@ class RecordedData(UtteranceData):
         return pink_noise(round(LONGEST_S * SAMPLE_RATE_HZ / 10))
 
     def read(self, split: str) -> RecordedUtterances:
-        recordings = self.splits[split]
-        in_files, files = self.storage == FILES, [item.file for item in recordings]
-        places, seconds = self.left_in(files, split, header=check_audio, content=read_clip, in_files=in_files)
+        recordings, in_files, sounds, seconds = self.splits[split], self.storage == FILES, None, None
+        if in_files:
+            files = [item.file for item in recordings]
+            places, seconds = self.left_in(files, split, header=check_audio, content=read_clip, in_files=True)
+        else:
+            places, sounds = read_recordings(recordings, split, self.broken)
         recordings = self.splits[split] = [recordings[place] for place in places]
         units = [self.encode_known(recording.words) for recording in recordings]
-        if in_files:
-            return RecordedUtterances(recordings, units, None, seconds, replace=split != TEST)
-        return RecordedUtterances(recordings, units, read_recordings(recordings, split))
+        return RecordedUtterances(recordings, units, sounds, seconds, replace=split != TEST)
 
     def encode_known(self, words: Sequence[str]) -> list[int]:
         """As `encode`, without the characters that training does not have, if the characters are those of training."""
