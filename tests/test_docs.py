@@ -52,7 +52,7 @@ LABELERS = [path for path in CARDS if is_labeler(path)]
 
 
 @pytest.mark.data
-@pytest.mark.filterwarnings("ignore:.* clips are clipped")  # so are 29 of the real test clips
+@pytest.mark.filterwarnings("ignore:.* recordings are clipped")  # so are 29 of the real test clips
 @pytest.mark.parametrize("path", CLASSIFIERS, ids=lambda path: path.parent.name)
 def test_a_released_model_is_as_accurate_as_its_card_says(path):
     """On 1,000 items spread over the test set: within four standard errors of the card's number."""

@@ -12,7 +12,7 @@ import pytest
 import soundfile
 from PIL import Image
 
-from vitspeech.data.audio import reading
+from vitspeech.data.audio import audio_file
 from vitspeech.data.audio.reading import read_audio, read_clip
 from vitspeech.data.images import pictures
 from vitspeech.data.images.reading import read_picture
@@ -125,7 +125,7 @@ def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path, read, n
 
 def test_sixty_hours_of_zeros_are_refused_by_the_header(tmp_path, monkeypatch):
     soundfile.write(tmp_path / "zeros.flac", numpy.zeros(16_000 * 20, numpy.int16), 16_000)
-    monkeypatch.setattr(reading, "MOST_SAMPLES", 16_000 * 19)
+    monkeypatch.setattr(audio_file, "MOST_SAMPLES", 16_000 * 19)
     monkeypatch.setattr(soundfile.SoundFile, "read", lambda *_, **__: pytest.fail("was read"))
     refused(read_audio, tmp_path / "zeros.flac", "lasts 0.0 hours in 1 channels, more than fits into memory")
 

@@ -33,7 +33,7 @@ numpy.save(out, numpy.hstack(best))
 @pytest.mark.data
 @pytest.mark.timeout(1200)
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.* clips are (clipped|silent)")
+@pytest.mark.filterwarnings("ignore:.* recordings? (is|are) (clipped|silent)")
 @pytest.mark.parametrize(
     "name",
     [

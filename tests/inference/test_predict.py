@@ -90,7 +90,7 @@ def test_errors_are_reported_in_the_order_of_the_files(finished_run, folder):
 
 def test_silent_recordings_are_warned_of(finished_speech_run, recordings):
     soundfile.write(recordings / "silent.wav", numpy.zeros(16_000), 16_000)
-    with pytest.warns(UserWarning, match=r"1 of 4 clips are silent .*silent\.wav"):
+    with pytest.warns(UserWarning, match=r"1 recording is silent .*silent\.wav"):
         assert len(list(vitspeech.predict(vitspeech.load(finished_speech_run), [recordings]))) == 4
 
 

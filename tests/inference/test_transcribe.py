@@ -242,7 +242,7 @@ def test_a_users_own_network_is_transcribed_by_its_task_without_times(recordings
 
 def test_a_recording_that_the_network_refuses_is_reported_and_the_others_are_transcribed(tmp_path):
     for name, seconds in (("a", 1.0), ("b", 3.0), ("c", 1.0)):
-        soundfile.write(tmp_path / f"{name}.wav", numpy.zeros(int(16_000 * seconds)), 16_000)
+        soundfile.write(tmp_path / f"{name}.wav", numpy.full(int(16_000 * seconds), 0.1), 16_000)
     released, found = model(build(dtype=torch.float32, positions=LearnedPositions(50, 12))), []
     for path, transcript in transcribe(released, [tmp_path], on_error=lambda path, error: found.append(str(error))):
         found.append((path.name, transcript.indices))

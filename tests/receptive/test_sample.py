@@ -126,7 +126,7 @@ def test_a_folder_that_is_not_there_or_holds_no_pictures_is_named(tmp_path):
 
 
 @pytest.mark.data
-@pytest.mark.filterwarnings("ignore:.* clips are (clipped|silent)")
+@pytest.mark.filterwarnings("ignore:.* recordings? (is|are) (clipped|silent)")
 def test_real_words_lie_in_their_clips():
     sample = sample_for([subject(str(ROOT / "checkpoints" / "speech-commands-truncated"))], None, 8)
     assert sample.raw.shape == (8, 16000) and not {"unknown", "silence"} & {sample.names[n] for n in sample.labels}

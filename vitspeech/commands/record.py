@@ -102,7 +102,7 @@ def take(
 
 def hear(parts: "Iterator[Tensor]", duration_s: float) -> numpy.ndarray:
     """Record a take, and show its level in a terminal: int16 (N,)."""
-    from vitspeech.data.audio.audio_file import Levels
+    from vitspeech.data.audio.levels import Levels
     from vitspeech.data.audio.reading import SAMPLE_RATE_HZ
 
     length, heard = round(duration_s * SAMPLE_RATE_HZ), numpy.empty(0, numpy.int16)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from vitspeech.checkpoint.model import Model
-from vitspeech.data.audio.audio_file import problem_of_floats
+from vitspeech.data.audio.levels import problem_of_floats
 from vitspeech.errors import InputError
 from vitspeech.inference.transcript import is_autoregressive
 from vitspeech.models import MaskedSpeechModel

@@ -39,7 +39,7 @@ def read(tmp_path):
     return read
 
 
-def refused(read, content, ending, reason=""):
+def refused(read, content, ending, reason=":"):
     with pytest.raises(ValueError, match=re.escape(reason)) as caught:
         read(content, ending)
     assert f"a.{ending}: " in str(caught.value) and "\n" not in str(caught.value)

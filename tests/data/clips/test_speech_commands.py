@@ -13,6 +13,7 @@ from torchaudio.datasets import SPEECHCOMMANDS
 
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.noise import pink_noise
+from vitspeech.data.clips.silence import replace_silence, shifted
 from vitspeech.data.clips.speech_commands import FOLDER, URL, SpeechCommands
 from vitspeech.data.module import default_root
 
@@ -179,17 +180,34 @@ def levels(clips: torch.Tensor) -> torch.Tensor:
     return 10 * waveforms.square().mean(1).log10()
 
 
-def test_silence_is_new_noise_of_any_level_in_every_training_batch(made_once):
-    data = made(made_once, silence=3, augment=WaveformAugment(0, 0, noise_prob=0, gain_db=0))
+def test_silence_is_new_noise_of_any_level_down_to_zeros_in_every_training_batch(made_once):
+    data = made(made_once, silence=20, augment=WaveformAugment(0, 0, noise_prob=0, gain_db=0))
     inputs, labels = data.train.inputs, data.train.labels
     silent = labels == data.labels.index("silence")
     one, two = (data.training_batch(inputs, labels, seed)[0] for seed in (1, 2))
-    assert torch.equal(one[~silent], inputs[~silent] / 32768) and torch.equal(data.train.inputs, inputs)
-    assert not (one[silent] == two[silent]).all(1).any() and torch.equal(data.training_batch(inputs, labels, 1)[0], one)
-    dbfs = levels(torch.cat((one[silent], two[silent])))
-    assert -60.5 < dbfs.min() < -57 and -18 < dbfs.max() < -14.9
-    recorded = (one[silent] >= 0).all(1)  # as every sample of the training part of the recordings is
+    assert not (one[silent] == two[silent]).all(1).all() and torch.equal(data.training_batch(inputs, labels, 1)[0], one)
+    assert torch.equal(data.train.inputs, inputs)
+    recorded = (one[silent] > 0).all(1)  # as every sample of the training part of the recordings is
     assert 0.3 < recorded.float().mean() < 0.7
+    shift = (one - inputs / 32768)[~silent]  # of words: a constant, in every tenth clip
+    assert (
+        torch.allclose(shift, shift[:, :1].expand_as(shift), atol=1e-7)
+        and 0 < shift.count_nonzero() < shift.numel() / 2
+    )
+
+    torch.manual_seed(0)
+    clips = replace_silence(inputs, silent, data.augment, data.noise, SECOND)
+    assert torch.equal(clips[~silent], inputs[~silent])
+    dbfs = levels(clips[silent])
+    assert 0.18 < (dbfs < -60.5).float().mean() < 0.32 and 0.02 < dbfs.isinf().float().mean() < 0.15  # no level: zeros
+    assert -18 < dbfs.max() < -14.9
+
+
+def test_every_tenth_clip_is_shifted_by_a_constant():
+    torch.manual_seed(0)
+    offsets = shifted(torch.zeros(2000, 3))
+    assert torch.equal(offsets, offsets[:, :1].expand(-1, 3))
+    assert 150 < offsets[:, 0].count_nonzero() < 250 and 0.25 < offsets.max() < 0.3 and -0.3 < offsets.min() < -0.25
 
 
 def test_each_clip_has_its_speaker_and_each_cut_of_silence_its_recording(made_once):

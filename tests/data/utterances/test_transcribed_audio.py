@@ -192,7 +192,7 @@ def test_noise_lies_under_its_share_of_the_recordings_and_the_others_stay_clean(
 def test_a_silent_recording_gets_noise_all_the_same_and_a_warning(tmp_path):
     filled(tmp_path)
     write(tmp_path / "train" / "3.wav", 16, 1999)
-    warning = r"1 of 5 recordings are silent \(nothing above -66 dBFS\), first .*train\.csv: line 5: .*train/3\.wav"
+    warning = r"1 recording is silent \(nothing above -66 dBFS\): .*train/3\.wav"
     with pytest.warns(UserWarning, match=warning):
         data = made(tmp_path)
     assert in_training(data, data.train[torch.tensor([3]), 0]).waveforms.isfinite().all()
@@ -222,7 +222,7 @@ def test_errors_are_reported_with_file_and_line_before_training(tmp_path, name, 
     data = TranscribedAudio(str(tmp_path))  # says nothing yet: the command line would bury it
     with pytest.raises((ValueError, FileNotFoundError), match=re.escape(reason.format(root=tmp_path))) as caught:
         data.setup("fit")
-    assert str(caught.value).startswith(f"{file}: ") and "\n" not in str(caught.value)
+    assert f"{file}: " in str(caught.value) and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ takes the length of an MP3 without a header from its first frame, and knows none
 and live encoders leave it. So the parts of a file are found here: by the pages of Ogg, the frames of MP3, and the first
 bytes of other formats. Each is then opened as a file of its own.
 
-This file needs numpy and soundfile alone: `vitspeech export` copies it into the folders that it writes.
+This file needs numpy, soundfile and `levels.py` alone: `vitspeech export` copies it into the folders that it writes.
 
 Shapes: N samples, C channels.
 """
@@ -18,20 +18,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Self
+from typing import BinaryIO, NamedTuple
 
 import numpy
 from soundfile import LibsndfileError, SoundFile
 
-LOUDEST = 16.0  # decoders of lossy formats exceed ±1; floats beyond this are integers that were not scaled
-MOST_SAMPLES = 2**29  # of all channels: 2 GiB of floats, nine hours at 16 kHz
-SILENT_PEAK = 16  # of int16: -66 dBFS
-CLIPPED_SAMPLES, CLIPPED_FRACTION = 8, 0.001
-# What is odd about recordings that are read nevertheless.
-SILENT, CLIPPED = "silent (nothing above -66 dBFS)", "clipped (many samples at full scale)"
-CANCELED = "silent because channels cancel each other; keep one channel"
-UNMARKED = "without a mark of the end (from a pipe or a live encoder?), so all that is there was read"
+from vitspeech.data.audio.levels import CANCELED, SILENT, SILENT_PEAK, Levels, problem_of_floats
 
+MOST_SAMPLES = 2**29  # of all channels: 2 GiB of floats, nine hours at 16 kHz
+UNMARKED = "without a mark of the end (from a pipe or a live encoder?), so all that is there was read"
 UNRECOGNIZED, UNKNOWN_FRAMES = 1, 2**63 - 1  # libsndfile's SF_ERR_UNRECOGNISED_FORMAT and SF_COUNT_MAX
 UNKNOWN_BYTES = 0x7FFF0000  # a WAV written to a pipe states 0x7FFFF000 bytes or more
 # libsndfile reads truncated files (of WAV, AIFF, AU, RF64, W64) without an error and reports it only in its log.
@@ -155,45 +150,6 @@ class AudioFile:
         if sizes or part.is_open or NO_END.search(log):
             self.notes.add(UNMARKED)
         return length
-
-
-def problem_of_floats(peak: float) -> str:
-    """What is wrong with floats whose largest absolute value this is: they are not samples within ±1; or ""."""
-    if peak <= LOUDEST:  # false of NaN as well
-        return ""
-    if not peak < float("inf"):
-        return "has samples that are not finite (NaN or infinite)"
-    return f"floats up to {peak:g} are not samples within ±1; divide them by full scale, such as 32768"
-
-
-@dataclass
-class Levels:
-    """The levels of samples, int16 or floats within ±1, that are seen in blocks."""
-
-    peak: float = 0.0  # the largest absolute value, of int16
-    at_full_scale: int = 0
-    count: int = 0
-
-    def add(self, samples: numpy.ndarray) -> Self:
-        """Look at the next samples (N,)."""
-        scale = 32768 if samples.dtype.kind == "f" else 1
-        peak = max(-float(samples.min(initial=0)), float(samples.max(initial=0))) * scale
-        if peak >= 32767:
-            self.at_full_scale += numpy.count_nonzero((samples >= 32767 / scale) | (samples <= -32767 / scale))
-        self.peak, self.count = max(self.peak, peak), self.count + len(samples)
-        return self
-
-    @property
-    def problem(self) -> str:
-        """`SILENT`, `CLIPPED` or ""."""
-        if round(self.peak) <= SILENT_PEAK:
-            return SILENT
-        return CLIPPED if self.at_full_scale >= max(CLIPPED_SAMPLES, CLIPPED_FRACTION * self.count) else ""
-
-
-def to_int16(samples: numpy.ndarray) -> numpy.ndarray:
-    """Floats within ±1 as int16; those beyond are clamped."""
-    return (samples * 32768).round().clip(-32768, 32767).astype(numpy.int16)
 
 
 class SequentialFile(SoundFile):

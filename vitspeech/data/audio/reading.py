@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from vitspeech.data.audio.audio_file import AudioFile, to_int16
+from vitspeech.data.audio.audio_file import AudioFile
+from vitspeech.data.audio.levels import to_int16
 from vitspeech.data.storage.rows import readable_files
 from vitspeech.errors import InputError, some_names
 from vitspeech.files import check_regular, walk_files

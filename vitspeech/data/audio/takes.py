@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy
 import soundfile
 
-from vitspeech.data.audio.audio_file import CLIPPED, SILENT, Levels
+from vitspeech.data.audio.levels import CLIPPED, SILENT, Levels
 from vitspeech.data.audio.reading import SAMPLE_RATE_HZ
 from vitspeech.data.splits import NO_HASH
 from vitspeech.data.utterances.word_clips import FRAME, HOP, word_span

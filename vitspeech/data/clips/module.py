@@ -22,6 +22,7 @@ from vitspeech.data.audio.reading import (
 from vitspeech.data.batches import TensorItems
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.noise import pink_noise
+from vitspeech.data.clips.silence import SILENCE, replace_silence, shifted
 from vitspeech.data.module import FILES, TEST, DataModule, check_augment
 from vitspeech.data.storage.rows import FileRows
 from vitspeech.errors import check_number
@@ -63,9 +64,12 @@ class WaveformData(DataModule):
     Attributes:
         samples: Length of a clip in samples, N.
         noise: Recorded noise for the augmentation, int16, at least N samples; pink noise unless it is replaced.
+        makes_silence: Whether clips labeled `silence` are new noise of any level, or zeros, in every training batch
+            (`replace_silence`), and some clips of each label are shifted by a constant.
     """
 
     items = "clips"
+    makes_silence = False
     sample_rate_hz = SAMPLE_RATE_HZ
 
     def __init__(
@@ -106,9 +110,13 @@ class WaveformData(DataModule):
 
     def augment_batch(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         noise = self.noise.to(inputs.device)
+        if self.makes_silence:
+            silent = labels == self.labels.index(SILENCE)
+            inputs = replace_silence(inputs, silent, self.augment, noise, self.sample_rate_hz)
         # On CPU, 16 clips at a time fit into the cache: twice as fast as the whole batch at once.
         parts = inputs.split(16 if inputs.device.type == "cpu" else len(inputs))
-        return torch.cat([self.augment(self.normalize(part), noise, self.sample_rate_hz) for part in parts]), labels
+        clips = torch.cat([self.augment(self.normalize(part), noise, self.sample_rate_hz) for part in parts])
+        return shifted(clips) if self.makes_silence else clips, labels
 
     def normalize(self, inputs: Tensor) -> Tensor:
         """Convert int16 samples (B, N) to floats within ±1."""

@@ -1,4 +1,4 @@
-"""Clips labeled `silence`, which are noise from inaudible to loud, and the fixed choice of those labeled `unknown`.
+"""Clips labeled `silence`, which are zeros and noise up to loud noise, and the fixed choice of those labeled `unknown`.
 
 Shapes: B batch, N samples of a clip.
 """
@@ -22,6 +22,8 @@ UNKNOWN, SILENCE, NOISE = "unknown", "silence", "_background_noise_"
 MOST_EXTRA = 100  # clips of `unknown` or `silence` per clip of a word
 NOISE_PARTS = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0)}  # fractions of each noise recording
 SILENCE_DBFS = (-60.0, -15.0)  # range of the root mean square of clips labeled `silence`
+FAINT_SHARE, FAINT_DBFS = 0.25, (-120.0, -60.0)  # in training; below about -100 dBFS all samples are zero
+OFFSET_SHARE, LARGEST_OFFSET = 0.1, 0.3
 SELECTION_SEED = 20_261_121  # of the unknown words and the cuts of silence, which are the same in every run
 
 
@@ -98,10 +100,21 @@ def replace_silence(
     """Replace the `silent` clips of a training batch by new noise: int16 (B, N), boolean (B,) -> (B, N).
 
     `augment` draws it: stretches of recorded `noise`, int16 (A,), or synthesized. The other clips lend their voices to
-    babble.
+    babble. The levels are those of `cut_silence`; of some clips they are lower, down to zeros.
     """
     drawn = augment.noise(noise.to(inputs.device), inputs[~silent] / 32768, int(silent.sum()), sample_rate_hz)
-    return inputs.index_put((silent,), pcm(at_level(drawn, uniform(drawn, *SILENCE_DBFS))))
+    faint = uniform(drawn, 0, 1) < FAINT_SHARE
+    dbfs = torch.where(faint, uniform(drawn, *FAINT_DBFS), uniform(drawn, *SILENCE_DBFS))
+    return inputs.index_put((silent,), pcm(at_level(drawn, dbfs)))
+
+
+def shifted(waveforms: Tensor) -> Tensor:
+    """Add a constant to some clips (B, N), as microphones without a high-pass filter do.
+
+    Not to silence alone: a constant does not mean that nobody speaks.
+    """
+    chosen = uniform(waveforms, 0, 1) < OFFSET_SHARE
+    return waveforms + chosen * uniform(waveforms, -LARGEST_OFFSET, LARGEST_OFFSET)
 
 
 def pcm(waveforms: Tensor) -> Tensor:

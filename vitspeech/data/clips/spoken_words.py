@@ -41,7 +41,7 @@ class SpokenWords(WaveformData, WordSource):
         unknown: Number of clips labeled `unknown` per clip of a word, of words that are not in `words`; 0 omits the
             label.
         silence: Number of clips labeled `silence` per clip of a word: pink noise, from inaudible to loud, which each
-            split has its own part of; 0 omits the label.
+            split has its own part of; in training new noise in every batch, as in `SpeechCommands`. 0 omits the label.
         drawn_from: Seed of the synthesized clips, independent of the run's seed.
         **options: Those of `WaveformData`: `batch`, `augment` and `seed`.
     """
@@ -61,7 +61,7 @@ class SpokenWords(WaveformData, WordSource):
         check_number("count", count, 50)
         check_number("drawn_from", drawn_from, 0, MOST_SEED)
         self.count, self.drawn_from = count, drawn_from
-        self.labels = [*self.words, *self.extra_ratios]
+        self.labels, self.makes_silence = [*self.words, *self.extra_ratios], SILENCE in self.extra_ratios
 
     def prepare_test(self) -> None:
         """Nothing: the test clips are synthesized like those of training."""

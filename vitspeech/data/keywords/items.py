@@ -69,7 +69,7 @@ class KeywordItems(TensorItems):
 
     - `altered`: halves of two keywords joined, a keyword reversed, or half a keyword; labeled `unknown`.
     - `speech`: a cut of continuous speech; labeled `unknown`.
-    - `silence`: zeros, which `Keywords.augment_batch` replaces by noise.
+    - `silence`: zeros, which `WaveformData.augment_batch` replaces by noise.
 
     `made` is the number of clips of each kind that an epoch has besides, and `words` that of keywords: the labels below
     it are keywords, this one is `unknown`, the next one `silence`. Speech is int16 (A,), of at least N samples.

@@ -26,7 +26,6 @@ from vitspeech.data.clips.silence import (
     fixed_choice,
     noise_part,
     read_noise,
-    replace_silence,
 )
 from vitspeech.data.clips.spoken_words import speaker, split_generator, synthesize_split
 from vitspeech.data.keywords.items import ALTERED, SILENT, SPEECH, KeywordItems, read_speech, training_speech
@@ -52,12 +51,12 @@ class Keywords(WaveformData):
     - `spoken`: words synthesized by eSpeak NG in many voices, those that sound like a keyword first;
     - `speech_cuts`: cuts of continuous speech where its transcript has no keyword, new in every batch.
 
-    Clips of `silence` are new in every batch, as in `SpeechCommands`. The recordings are laid out and split as
-    `AudioFolder` describes; the folder of Speech Commands has its official splits. If a word has fewer recordings than
-    synthesized clips, they are repeated until they are as many, each time augmented anew; otherwise a human voice would
-    mean `unknown`, which is learned from human speech. Speech is split by speaker, and only training speakers are
-    heard. Validation and test have the recordings of keywords and of other words, and noise. This is outlier exposure
-    (Hendrycks et al. 2019, arXiv:1812.04606).
+    Clips of `silence` are new in every batch, as in `SpeechCommands`, from zeros to loud noise. The recordings are laid
+    out and split as `AudioFolder` describes; the folder of Speech Commands has its official splits. If a word has fewer
+    recordings than synthesized clips, they are repeated until they are as many, each time augmented anew; otherwise a
+    human voice would mean `unknown`, which is learned from human speech. Speech is split by speaker, and only training
+    speakers are heard. Validation and test have the recordings of keywords and of other words, and noise. This is
+    outlier exposure (Hendrycks et al. 2019, arXiv:1812.04606).
 
     Args:
         words: The keywords; these, `unknown` and `silence` are the labels.
@@ -82,6 +81,8 @@ class Keywords(WaveformData):
         augment: Augmentation of training clips; `None` is `WaveformAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
     """
+
+    makes_silence = True
 
     def __init__(
         self,
@@ -281,9 +282,3 @@ class Keywords(WaveformData):
             return torch.empty(0, dtype=torch.int16)
         most = None if self.speech_hours is None else round(self.speech_hours * 3600 * self.sample_rate_hz)
         return read_speech(self.speech_folder, self.speech_recordings, self.words, least=self.samples, most=most)
-
-    def augment_batch(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """As the base class, but each clip labeled `silence` is first replaced by new noise of a random level."""
-        silent = labels == self.label_of(SILENCE)
-        inputs = replace_silence(inputs, silent, self.augment, self.noise, self.sample_rate_hz)
-        return super().augment_batch(inputs, labels)
