@@ -4,7 +4,7 @@ Shapes: B batch.
 """
 
 import os
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Sequence, Sized
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from vitspeech.data.batches import Batches, TensorItems
 from vitspeech.data.labeled_files import warn_of_alike
 from vitspeech.data.splits import relative_name
 from vitspeech.data.storage.packed import Pack
-from vitspeech.data.storage.rows import BrokenFilesError, readable_files
+from vitspeech.data.storage.rows import BrokenFilesError
 from vitspeech.errors import InputError, check_fraction, check_number
 
 MEMORY, FILES = "memory", "files"
@@ -171,22 +171,6 @@ class DataModule(lightning.LightningDataModule):
                 kind = f"{labels.dtype} labels of shape {tuple(labels.shape)}"
                 raise InputError(f"{read}: {kind} are not indices (B,) within 0 .. {count - 1}")
         return dataset
-
-    def left_in(
-        self, files: Sequence[Path], split: str, *, header: Callable, content: Callable, in_files: bool
-    ) -> tuple[list[int], list[Any]]:
-        """Check the files of a split, and leave broken ones out as `broken` allows.
-
-        `header` checks the beginning of a file, which is enough for files that are read when they are needed
-        (`in_files`); otherwise `content` reads it whole.
-
-        Returns:
-            The places of the files that can be read, and what `header` returned for each, if it was called.
-        """
-        if self.checks_files and (in_files or self.broken):
-            check = header if in_files else lambda file: len(content(file))  # keeps nothing of what it reads
-            return readable_files(files, check, split, self.broken)
-        return list(range(len(files))), []
 
     def train_dataloader(self) -> DataLoader:
         batches = self.training_batches()

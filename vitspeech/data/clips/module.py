@@ -15,7 +15,6 @@ from vitspeech.data.audio.reading import (
     LONGEST_S,
     SAMPLE_RATE_HZ,
     check_audio,
-    read_clip,
     read_fitted,
     readable_clips,
 )
@@ -24,7 +23,7 @@ from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.clips.silence import SILENCE, replace_silence, shifted
 from vitspeech.data.module import FILES, TEST, DataModule, check_augment
-from vitspeech.data.storage.rows import FileRows
+from vitspeech.data.storage.rows import FileRows, readable_files
 from vitspeech.errors import check_number
 
 
@@ -104,8 +103,10 @@ class WaveformData(DataModule):
         """
         if self.storage != FILES:
             return readable_clips(files, self.samples, split=split, broken=self.broken)
-        places, _ = self.left_in(files, split, header=check_audio, content=read_clip, in_files=True)
-        files = [files[place] for place in places]
+        places = list(range(len(files)))
+        if self.checks_files:
+            places, _ = readable_files(files, check_audio, split, self.broken)
+            files = [files[place] for place in places]
         return FileRows(files, partial(read_fitted, length=self.samples), replace=split != TEST), places
 
     def augment_batch(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -62,12 +62,12 @@ class RecordedUtterances(Dataset):
         utterances: Sequence[Recording],
         units: Sequence[list[int]],
         sounds: Sequence[Tensor] | None,
-        seconds: Sequence[float] | None = None,
+        seconds: Sequence[float] = (),
         *,
         replace: bool = True,
     ) -> None:
         self.utterances, self.units, self.sounds, self.replace = utterances, units, sounds, replace
-        seconds = [len(sound) / SAMPLE_RATE_HZ for sound in sounds] if seconds is None else seconds
+        seconds = seconds if sounds is None else [len(sound) / SAMPLE_RATE_HZ for sound in sounds]
         self.seconds = torch.tensor(seconds, dtype=torch.float64)
 
     @property
@@ -201,12 +201,12 @@ class RecordedData(UtteranceData):
         return pink_noise(round(LONGEST_S * SAMPLE_RATE_HZ / 10))
 
     def read(self, split: str) -> RecordedUtterances:
-        recordings, in_files, sounds, seconds = self.splits[split], self.storage == FILES, None, None
-        if in_files:
-            files = [item.file for item in recordings]
-            places, seconds = self.left_in(files, split, header=check_audio, content=read_clip, in_files=True)
-        else:
+        recordings, sounds, seconds = self.splits[split], None, ()
+        places = list(range(len(recordings)))
+        if self.storage != FILES:
             places, sounds = read_recordings(recordings, split, self.broken)
+        elif self.checks_files:
+            places, seconds = readable_files([item.file for item in recordings], check_audio, split, self.broken)
         recordings = self.splits[split] = [recordings[place] for place in places]
         units = [self.encode_known(recording.words) for recording in recordings]
         return RecordedUtterances(recordings, units, sounds, seconds, replace=split != TEST)
