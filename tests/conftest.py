@@ -113,3 +113,11 @@ def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
 
     monkeypatch.setattr(Figure, "savefig", keep)
     return saved
+
+
+@pytest.fixture
+def unsaved(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The figures that are drawn; none is written, which takes a second."""
+    drawn: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
+    return drawn

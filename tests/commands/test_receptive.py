@@ -1,10 +1,12 @@
 """`vitspeech compare`: the report, and how it fails."""
 
 import re
+from pathlib import Path
 
 import pytest
 import torch
 from running import one_line
+from sweep_runs import write_run
 
 
 def test_compare_receptive_fields_leaves_a_report(command, finished_run, tmp_path):
@@ -15,7 +17,7 @@ def test_compare_receptive_fields_leaves_a_report(command, finished_run, tmp_pat
     assert lines[0].split() == ["0", "timm:resnet10t"] and "last layer" in result.stdout
     assert "timm:resnet10t: no attention: ResNet has no attention layer" in result.stdout
     assert lines[-1].startswith(str(tmp_path / "report" / "report.html"))
-    assert {"report.html", "metrics.json", "metrics.csv"} <= {file.name for file in (tmp_path / "report").iterdir()}
+    assert {"report.html", "metrics.json", "fields.png"} <= {file.name for file in (tmp_path / "report").iterdir()}
 
 
 @pytest.mark.parametrize(
@@ -43,3 +45,22 @@ def test_compare_refuses_apple_gpus(command, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     result = command("compare", tmp_path / "no model is read", "-o", tmp_path / "report", "--device", "mps")
     assert "no double precision" in one_line(result)
+
+
+def test_probe_is_a_sweep_over_the_distance(command, tmp_path, monkeypatch):
+    trained = []
+
+    def train(arguments, log):
+        trained.append(arguments)
+        write_run(Path(arguments[-1].removeprefix("--run=")), 0.9)
+
+    monkeypatch.setattr("vitspeech.sweep.runs.train_in_process", train)
+    given = ("--configs", "two_marks/cnn", "--distances", 9.5, 5, "--seeds", 2, "--trainer.max_epochs", 3)
+    result = command("probe", *given, "-o", tmp_path / "probe")
+    assert result.returncode == 0, result.stderr
+    assert [Path(options[-1]).parts[-2:] for options in trained[1:3]] == [
+        ("cnn,distance=5", "seed-0"),
+        ("cnn,distance=9.5", "seed-1"),
+    ]
+    assert {"--config=two_marks/cnn", "--trainer.max_epochs=3", "--data.init_args.distance=5"} <= {*trained[1]}
+    assert "| cnn,distance=5 | 2 | 90.00" in result.stdout and (tmp_path / "probe/sweep.png").exists()

@@ -10,7 +10,6 @@ from torch import nn
 
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import CNN, SpeechClassifier, SpeechCNN, ViT
-from vitspeech.receptive.compare import Plan, compare
 from vitspeech.receptive.fields.layers import INPUT, Layer
 from vitspeech.receptive.initialization import (
     estimate_statistics,
@@ -18,8 +17,6 @@ from vitspeech.receptive.initialization import (
     switch_on_branches,
     zero_multipliers,
 )
-from vitspeech.receptive.sample import Sample
-from vitspeech.receptive.subjects import subject
 
 SOURCE = Layer(INPUT)
 
@@ -136,15 +133,3 @@ def test_our_own_networks_are_not_changed_and_have_no_note(make, shape, source):
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     assert switch_on_branches(network, inputs, source) is None
     assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
-
-
-def test_the_comparison_notes_it_and_gives_both_numbers():
-    raw = Sample(torch.randint(0, 256, (4, 3, 32, 32), dtype=torch.uint8), None, None, None, "noise")
-    plan = Plan(inputs=4, answers=4, factors=(1.0,))
-    (result,) = compare([subject("timm:resnet18", size=32)], raw, plan)
-    state = result.untrained
-    assert "(8 × BatchNorm2d.weight)" in state.zero_init
-    on, off = state.layers[-1], state.as_initialized
-    assert off.name == on.name == "layer4.1" and off.block is None
-    assert on.cumulative["side_90"].value > 2 * off.cumulative["side_90"].value
-    assert on.block_cut is not None  # as initialized nothing would be left without the skips

@@ -102,18 +102,6 @@ def test_windows_in_time_follow_their_centers_and_show_every_bin(centers, radius
     torch.testing.assert_close(found, torch.where(visible[:, None, :, None], frames, blurred(frames)))
 
 
-def test_shuffle_in_time_moves_frames_as_wholes():
-    frames = pictures(11, 5)
-    centers = torch.tensor([0, 5, 10])
-    found = occlude(frames, 2, "shuffle", centers=centers, axes=(2,))
-    for item, center in enumerate(centers.tolist()):
-        visible = inside(11, 5, 2, row=center, column=2)[:, 2]
-        assert torch.equal(found[item][:, visible], frames[item][:, visible])
-        before, after = (clip[item][:, ~visible].transpose(0, 1) for clip in (frames, found))
-        assert not torch.equal(before, after)
-        assert sorted(before.flatten(1).tolist()) == sorted(after.flatten(1).tolist())
-
-
 def marked(row, column, *, rows=13, columns=11):
     """Pictures whose class stands in one pixel, one channel for each class, above a random ground; and the classes."""
     random = torch.Generator().manual_seed(3)

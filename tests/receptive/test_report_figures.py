@@ -13,9 +13,9 @@ from matplotlib.text import Text
 
 from vitspeech.receptive.occlusion import VisibleAccuracy
 from vitspeech.receptive.report.curves import draw_past_and_ahead, draw_sides
-from vitspeech.receptive.report.figures import draw_figures
 from vitspeech.receptive.report.layout import STATES, WIDTH
 from vitspeech.receptive.report.maps import draw_image_fields, selected_layers
+from vitspeech.receptive.report.page import draw_figures
 from vitspeech.receptive.statistics import Estimate
 
 PICTURES = {"fields", "energy", "depth", "blocks", "states", "heads", "visible"}

@@ -148,13 +148,6 @@ def test_a_parameter_of_another_shape_that_holds_no_positions_of_tokens_is_named
     assert str(refused.value).startswith(message)
 
 
-def test_networks_of_timm_are_untrained_unless_asked_for():
-    found = subject("timm:resnet10t", size=32)
-    assert (found.trained, found.labels, found.size, found.unit) == (False, None, 32, "px") and found.predicts_label
-    first, second = (found.network(trained=False).state_dict() for _ in range(2))
-    assert all(torch.equal(first[name], second[name]) for name in first)
-
-
 def test_a_network_of_timm_has_the_size_of_its_own_weights():
     assert subject("timm:resnet10t").size == timm.get_pretrained_cfg("resnet10t").input_size[-1] == 176
     assert subject("timm:resnet10t").preprocessing["mean"] == [0.485, 0.456, 0.406]

@@ -1,11 +1,14 @@
 """`vitspeech compare` and `vitspeech probe`: how far networks see."""
 
+import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from vitspeech import command_line
-from vitspeech.errors import InputError
+from vitspeech.commands.sweep import split_options
+from vitspeech.errors import MOST_SEED, InputError, check_number
 
 COMPARE = """Compare the receptive fields of models: theoretical, effective, and what the output depends on.
 
@@ -16,7 +19,7 @@ vitspeech compare timm:deit_tiny_patch16_224 --pretrained --data holiday/ -o rep
 
 The models must be all for images or all for speech. The inputs are validation items of the data set on the first
 released model's card; without such a model, the images of a folder. The report folder gets report.html (one page that
-needs no network), a PNG per figure, metrics.json and metrics.csv.
+needs no network), a PNG per figure, and metrics.json with every number.
 """
 PROBE = """Train networks on images whose label depends on two marks, and plot accuracy against their distance.
 
@@ -24,10 +27,13 @@ vitspeech probe --distances 5 7 9 11 13 -o runs/probe
 vitspeech probe --configs two_marks/vit two_marks/vit-without-attention --seeds 3 -o runs/probe
 vitspeech probe -o runs/probe-few --data.init_args.count=1000                   # fewer training images
 
-The output folder gets one run per config, distance and seed, probe.json and probe.png. The same command resumes an
-interrupted probe. Other arguments override every run's config, as for `vitspeech train`.
+A sweep (see `vitspeech sweep --help`) of every config at every distance: the output folder gets the runs, sweep.csv,
+table.md, sweep.json, and sweep.png with accuracy against distance. The same command resumes an interrupted probe. Other
+options override every run's config, as for `vitspeech train`.
 """
 PROBED = ["two_marks/vit", "two_marks/cnn"]
+PROBE_OPTIONS = ("--help", "--configs", "--distances", "--seeds", "--output", "--trust")
+DISTANCE = "data.init_args.distance"
 
 
 def compare(arguments: Sequence[str] | None = None) -> None:
@@ -51,8 +57,8 @@ def compare(arguments: Sequence[str] | None = None) -> None:
         raise InputError("--device mps: Apple GPUs have no double precision, which the measures need; choose cpu")
 
     from vitspeech.receptive.compare import Plan, compare
+    from vitspeech.receptive.report.numbers import main_results
     from vitspeech.receptive.report.page import write_report
-    from vitspeech.receptive.report.table import main_results
     from vitspeech.receptive.sample import sample_for
     from vitspeech.receptive.subjects import subjects_named
 
@@ -71,7 +77,7 @@ def compare(arguments: Sequence[str] | None = None) -> None:
 
 
 def probe(arguments: Sequence[str] | None = None) -> None:
-    """Run `vitspeech probe`: prints a table of accuracies."""
+    """Run `vitspeech probe`: a sweep over the distance of the marks."""
     parser = command_line.parser("probe", PROBE, allow_abbrev=False)
     add = parser.add_argument
     add("--configs", nargs="+", default=PROBED, metavar="CONFIG", help=f"default: {' '.join(PROBED)}")
@@ -79,22 +85,15 @@ def probe(arguments: Sequence[str] | None = None) -> None:
     add("--distances", type=float, nargs="+", default=default, metavar="PX", help=distances)
     add("--seeds", type=int, default=1, help="runs per config and distance; default: 1")
     add("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder of the results")
-    options, overrides = parser.parse_known_args(arguments)
+    own, overrides = split_options(sys.argv[2:] if arguments is None else arguments, PROBE_OPTIONS)
+    options = parser.parse_args(own)
+    check_number("--seeds", options.seeds, 1, MOST_SEED)
     command_line.check_folder(options.output)
 
-    from vitspeech.receptive.probe import probe_distance
-    from vitspeech.training.config import find_config
+    from vitspeech.sweep.plan import make_plan
+    from vitspeech.sweep.runs import exit_with, sweep
 
-    report = probe_distance(
-        [find_config(config) for config in options.configs],
-        options.distances,
-        options.output,
-        seeds=options.seeds,
-        overrides=overrides,
-        trust=options.trust,
-        note=lambda text: print(f"\n{text}", flush=True),
-    )
-    print(f"\n{'config':24}{'distance (px)':>14}{'seed':>6}{'accuracy (%)':>14}")
-    for row in report["rows"]:
-        print(f"{row['config']:24}{row['distance_px']:14g}{row['seed']:6}{100 * row['accuracy']:14.1f}")
-    print(f"\n{options.output / 'probe.json'}, {options.output / 'probe.png'}")
+    varied = [(DISTANCE, [f"{distance:g}" for distance in options.distances])]
+    given = {"overrides": overrides, "trust": options.trust}
+    plan = make_plan(options.configs, range(options.seeds), options.output, varied, **given)
+    exit_with("probe", sweep(plan, partial(print, flush=True), verb="probe"), plan)

@@ -26,6 +26,7 @@ Every other `--KEY VALUE` is an option of `vitspeech train` for every run, such 
 --trainer.max_epochs 3, --data.init_args.words '[left, right]' or --config trainer/gpu (an overlay on every config).
 """
 
+import re
 import sys
 from collections.abc import Collection, Sequence
 from functools import partial
@@ -98,7 +99,7 @@ def split_options(arguments: Sequence[str], own: Collection[str]) -> tuple[list[
         if name in OWN_OPTION:
             raise InputError(f"{name}: {OWN_OPTION[name]}")
         if not equals:
-            if not remaining or remaining[0].startswith("--"):
+            if not remaining or re.match(r"-[^\d.]", remaining[0]):
                 raise InputError(f"{name} needs a value")
             value = remaining.pop(0)
         others.append(f"{name}={value}")

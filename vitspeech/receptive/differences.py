@@ -43,11 +43,6 @@ class Difference:
     change: Estimate
     ratio: Estimate | None
 
-    @property
-    def verdict(self) -> int:
-        """1 if `first` is larger, −1 if it is smaller, 0 if the interval of the difference includes zero."""
-        return (self.change.low > 0) - (self.change.high < 0)
-
 
 @dataclass(frozen=True)
 class Pair:

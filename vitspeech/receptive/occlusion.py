@@ -160,11 +160,7 @@ class WindowedInputs:
     - `shuffle`: the hidden positions in random order, which keeps their colors but not their arrangement. Each input
       has its own order; log-mel frames are shuffled as a whole.
 
-    Args:
-        inputs: Normalized floats (B, C, R, W).
-        centers: The center of each input's window, in rows (and columns); `None` is the exact center of the input.
-        axes: The axes that the window limits: rows and columns (2, 3), or rows alone (2,).
-        random: Generator for the order of `shuffle`.
+    `inputs`, `centers` and `axes` are those of `visible_accuracy`; `random` draws the order of `shuffle`.
     """
 
     def __init__(

@@ -37,16 +37,16 @@ class Failure:
     reason: str
 
 
-def sweep(plan: Plan, note: Callable[[str], None], *, train: Train | None = None) -> list[Failure]:
+def sweep(plan: Plan, note: Callable[[str], None], *, train: Train | None = None, verb: str = "sweep") -> list[Failure]:
     """Check a sweep, train its runs, and write its table after each of them.
 
-    `note` is called with lines of text on the progress, and with the table; `train` trains one run, see `train_all`.
-    Returns the runs that failed.
+    `note` is called with lines of text on the progress, and with the table; `train` trains one run, see `train_all`;
+    `verb` is the command in messages. Returns the runs that failed.
     """
     check_plan(plan)
     plan.folder.mkdir(parents=True, exist_ok=True)
     tabulate(plan.folder, plan)
-    with handle_interrupts(program("sweep"), lambda: "the same command"):
+    with handle_interrupts(program(verb), lambda: "the same command"):
         try:
             failures = train_all(plan, note, train=train, after_run=lambda: tabulate(plan.folder, plan))
         except KeyboardInterrupt:

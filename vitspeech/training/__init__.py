@@ -1,1 +1,1 @@
-"""The command line of training, and the distance probe."""
+"""The command line of training."""

@@ -161,6 +161,7 @@ def test_a_uniform_field_has_the_numbers_of_the_reference():
     field = effective_fields(everywhere_in_pictures(), inputs, [Layer("0")])[0].cumulative
     found, measure = extent(field), partial(measure_image, cell=1.0, own=1.0)
     assert uniform(field, measure) == pytest.approx({name: number.value for name, number in found.items()}, rel=1e-5)
+    assert extent(field.uniform)["side_90"] == pytest.approx(found["side_90"], rel=1e-5)
     clips, source = torch.rand(3, 29, 5), Layer(INPUT, "mel")
     field = effective_fields(everywhere(), clips, [Layer("0", "frames")], source=source)[0].cumulative
     found, measure = extent_in_time(field, cell_ms=10), partial(measure_time, cell_ms=10)

@@ -158,33 +158,6 @@ def test_effective_width_grows_as_the_square_root_of_depth(layers, share, square
 # What numbers of it do not depend on.
 
 
-@pytest.mark.parametrize("identity", [nn.Identity, lambda: nn.Conv2d(3, 3, 1), lambda: Residual(nn.Conv2d(3, 3, 1))])
-def test_the_field_of_an_identity_is_one_cell(identity):
-    torch.manual_seed(0)
-    network = stack(identity(), nn.ReLU(), identity())
-    for fields in effective_fields(network, pictures(3, 3, 13, 13), [Layer("0"), Layer("2")]):
-        for field in (fields.cumulative, fields.block):
-            found = {name: number.value for name, number in extent(field).items()}
-            assert found["radius_50"] == found["radius_90"] == found["width"] == 0
-            assert all(0 < found[f"side_{part}"] <= 1 for part in (20, 30, 50, 90, 99))
-            assert found["effective_pixels"] == found["anisotropy"] == found["own_share"] == 1
-
-
-@pytest.mark.parametrize("factor", [1e6, 1e-6])
-def test_no_number_changes_when_a_layers_output_is_scaled(factor):
-    torch.manual_seed(0)
-    layers = [nn.Conv2d(3, 5, 3, 2, 1), nn.GELU(), nn.Conv2d(5, 7, 3, 1, 1)]
-    networks = stack(*layers, nn.Identity()), stack(*layers, Applied(lambda x: x * factor))
-    inputs = pictures(5, 3, 17, 17)
-    plain, scaled = (effective_fields(network, inputs, [Layer("0"), Layer("3")])[1] for network in networks)
-    assert float(scaled.cumulative.energy.sum() / plain.cumulative.energy.sum()) == pytest.approx(factor**2, rel=1e-4)
-    for before, after in ((plain.cumulative, scaled.cumulative), (plain.block, scaled.block)):
-        numbers, same = extent(before), extent(after)
-        assert {name: tuple(number) for name, number in same.items()} == {
-            name: pytest.approx(tuple(number), rel=1e-5) for name, number in numbers.items()
-        }
-
-
 class LaidOut(nn.Module):
     """Two convolutions whose results are handed on in some layout, by way of two modules that can be measured."""
 
@@ -279,17 +252,6 @@ def test_block_fields_are_measured_from_the_layer_before():
     alone = effective_fields(last, pictures(3, 1, 13, 13), [Layer("0")])[0]
     assert_close(fields[2].block.energy, alone.cumulative.energy)
     assert_close(fields[2].block_cut.energy, alone.cumulative_cut.energy)
-
-
-def test_cumulative_fields_can_be_measured_alone():
-    torch.manual_seed(0)
-    network = stack(Residual(nn.Conv2d(1, 1, 3, padding=1)), nn.GELU(), nn.Conv2d(1, 1, 3, padding=1))
-    inputs, layers = pictures(3, 1, 11, 11), [Layer("0"), Layer("2")]
-    alone = effective_fields(network, inputs, layers, cumulative_only=True)
-    for all_of_it, part in zip(effective_fields(network, inputs, layers), alone, strict=True):
-        assert torch.equal(part.cumulative.energy, all_of_it.cumulative.energy)
-        assert part.cumulative.theoretical == all_of_it.cumulative.theoretical
-        assert part.cumulative_cut is part.block is part.block_cut is None is not all_of_it.block
 
 
 def test_the_network_is_left_as_it_was():

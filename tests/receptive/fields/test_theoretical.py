@@ -178,13 +178,6 @@ def test_pointwise_operations_have_a_field_of_one_position(apart):
     assert boxes(GraphReader().field(apart(source), source, (1, 3))) == [(1, 1), (3, 3)]
 
 
-def test_a_mean_over_tokens_sees_them_all_and_one_over_channels_does_not():
-    tokens = torch.rand(1, 7, 3, requires_grad=True)
-    assert boxes(GraphReader().field(tokens.mean(1), tokens, (2, 0))) == [(-inf, inf), (-inf, inf)]
-    assert boxes(GraphReader().field(tokens.mean(-2, keepdim=True) + tokens, tokens, (2, 0)))[0] == (-inf, inf)
-    assert boxes(GraphReader().field(tokens.mean(-1), tokens, (2, 0))) == [(2, 2), (0, 0)]
-
-
 class Windowed(nn.Module):
     """Two layers of windowed attention, the second of which is added to its input."""
 
@@ -257,13 +250,3 @@ def test_padding_shifts_the_field(mode):
         output = network(x)
     assert support(output, x, (6, 9)) == [(4, 4), (4, 4)]
     assert [(span.low, span.high, span.center) for span in reader.field(output, x, (6, 9))] == [(4, 4, 4)] * 2
-
-
-def test_reading_leaves_no_hooks():
-    network = Windowed()
-    with read_graph(network):
-        assert len(network.first._forward_hooks) == len(network.second._forward_hooks) == 1
-        assert len(network._forward_hooks) == 0
-    with pytest.raises(RuntimeError), read_graph(network):
-        network(torch.zeros(1, 31, 5))
-    assert len(network.first._forward_hooks) == len(network.second._forward_hooks) == 0

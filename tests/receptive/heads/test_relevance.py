@@ -12,8 +12,7 @@ from vitspeech.attention import SelfAttentivePooling
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import SpeechClassifier, ViT
 from vitspeech.receptive.heads.measures import class_tokens_of
-from vitspeech.receptive.heads.relevance import at_head, relevance, rollout, token_relevance
-from vitspeech.receptive.heads.weights import attention_weights
+from vitspeech.receptive.heads.relevance import relevance, rollout, token_relevance
 
 
 class Kernel(nn.Module):
@@ -164,16 +163,6 @@ def test_timm_is_read_by_its_own_pooling(options, rows):
     expected = gained(network, images)[:, rows].mean(1)[:, class_tokens_of(network) :]
     assert expected.shape == (5, 4)
     assert_close(token_relevance(network, images), expected)
-
-
-def test_rollout_can_be_read_at_the_head():
-    network, images = vit(pooling="class"), drawn(5, 3, 12, 12)
-    with attention_weights(network) as weights:
-        network(images)
-    gathered = rollout(weights)[-1]
-    found = at_head(network, images, gathered)
-    assert_close(found, gathered[:, 0, 1:])
-    assert (found.sum(-1) < 1).all()
 
 
 def test_other_pooling_is_an_error():

@@ -93,6 +93,11 @@ class Field:
         return (total / total.sum()).float()
 
     @property
+    def uniform(self) -> "Field":
+        """The field that is 1 at every position of the source, with the same units and coverage."""
+        return replace(self, energy=self.counted.to(self.energy)[None])
+
+    @property
     def window(self) -> Window:
         """The first and the last offset that count, along rows and along columns."""
         offsets = (self.rows[self.counted.any(1)], self.columns[self.counted.any(0)])
@@ -120,9 +125,8 @@ def estimates(field: Field, measure: Measure) -> Numbers:
 
 
 def uniform(field: Field, measure: Measure) -> dict[str, float]:
-    """The numbers of a field that is 1 at every position of the source, with the same units and coverage."""
-    p = replace(field, energy=field.counted.to(field.energy)[None]).shares.flatten(1)
-    return {name: float(values) for name, values in measure(field, p).items()}
+    """The numbers of `Field.uniform`."""
+    return {name: float(values) for name, values in measure(field, field.uniform.shares.flatten(1)).items()}
 
 
 def resampled(field: Field, measure: Measure) -> dict[str, Tensor]:

@@ -1,42 +1,38 @@
-"""The comparison as numbers: one JSON file with everything, one CSV file with a row for each number."""
+"""The comparison as numbers: everything as JSON, and the main results as a table with a column for each model.
+
+In the table a number is followed by its 95 % interval in brackets; fields are those of the last measured layer.
+"""
 
 from collections.abc import Iterator, Sequence
-from math import isfinite
-from typing import Any
+from math import isfinite, isnan
+from typing import Any, NamedTuple
 
 from vitspeech.checkpoint.model import finite
 from vitspeech.receptive.compare import Result, State
-from vitspeech.receptive.differences import MIXED, MODELS, SIZE, TRAINING, Pair
+from vitspeech.receptive.differences import MIXED, Pair
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers
+from vitspeech.receptive.statistics import Estimate
 
-COLUMNS = (
-    *("model", "trained", "size", "layer", "depth", "of", "number", "value", "low", "high", "uniform", "unit", "note"),
+FIELDS = ("cumulative", "cumulative_cut", "block", "block_cut", "frequency")  # of `LayerNumbers`
+HEAD_NUMBERS = (
+    *("distance", "relative_distance", "entropy", "convolution_likeness", "diagonality", "look_back", "look_ahead"),
 )
-OF = {
-    "cumulative": "input to layer",
-    "cumulative_cut": "input to layer, without residual paths",
-    "block": "previous layer to layer",
-    "block_cut": "previous layer to layer, without residual paths",
-    "frequency": "frequency",
+SHOWN = {  # numbers of the last layer with their units, beside those of a uniform field
+    "px": {
+        "50 % of the energy (side)": ("side_50", "px"),
+        "90 % of the energy (side)": ("side_90", "px"),
+        "effective area": ("effective_pixels", "px²"),
+    },
+    "ms": {
+        "90 % of the past's energy": ("back_90", "ms"),
+        "90 % of the look-ahead's energy": ("ahead_90", "ms"),
+        "look-ahead, fraction of the energy": ("ahead_share", ""),
+        "50 % of the energy (span)": ("span_50", "ms"),
+        "90 % of the energy (span)": ("span_90", "ms"),
+    },
 }
-UNIFORM_OF = {"cumulative_cut": "cumulative", "block_cut": "block"}  # others have their own uniform field
-AS_INITIALIZED = "as initialized, residual branches off"
-NOTES = {"accuracy": "", "agreement": "agreement with the model's own predictions for complete inputs"}
-IN_TIME = ("diagonality", "look_back", "look_ahead")
-HEAD_NUMBERS = ("distance", "relative_distance", "entropy", "convolution_likeness", *IN_TIME)
-DIMENSIONLESS = {
-    *("anisotropy", "own_share", "ahead_share", "of_theoretical", "relative_distance", "entropy"),
-    *("convolution_likeness", "diagonality", "accuracy", "agreement", "effective_bins"),
-}
-
-
-def unit_of(number: str, lengths: str) -> str:
-    """The unit of a number by its name, where lengths are in px or ms; "1" for dimensionless numbers."""
-    if number.endswith("_hz"):
-        return "Hz"
-    if number in DIMENSIONLESS:
-        return "1"
-    return f"{lengths}²" if number == "effective_pixels" else lengths
+WIDEST = {"px": "side_90", "ms": "span_90"}
+DIGITS = {"px": 1, "": 2}  # of other units none
 
 
 def model_json(result: Result) -> dict[str, Any]:
@@ -91,7 +87,7 @@ def layer_json(layer: LayerNumbers) -> dict[str, Any]:
     field = layer.fields.cumulative
     values |= {"energy_outside_theory": field.outside, "units": field.probe_units}
     values["offsets"] = [layer.cell * end for end in field.window[0]]
-    values |= {name: numbers for name in OF if (numbers := getattr(layer, name)) is not None}
+    values |= {name: numbers for name in FIELDS if (numbers := getattr(layer, name)) is not None}
     return values | {"uniform": layer.uniform}
 
 
@@ -112,69 +108,93 @@ def pair_json(pair: Pair) -> dict[str, Any]:
     return values | ({"not_compared": MIXED} if pair.mixes_agreement else {})
 
 
-def csv_rows(results: Sequence[Result], compared: Sequence[Pair]) -> Iterator[tuple]:
-    """One row of `COLUMNS` for each number; cells that do not apply are empty."""
-    for result in results:
-        for state in result.states:
-            for layer in state.layers:
-                yield from layer_rows(result, state, layer)
-            if state.as_initialized is not None:
-                yield from layer_rows(result, state, state.as_initialized, suffix=f", {AS_INITIALIZED}")
-        yield from attention_rows(result)
-        yield from visible_rows(result)
-    for pair in compared:
-        yield from difference_rows(pair)
+class Table(NamedTuple):
+    """A table with its column headings; the first cell of a row is its heading."""
+
+    columns: list[str]
+    rows: list[list[str]]
+
+    def __str__(self) -> str:
+        lines = [self.columns, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
 
-def layer_rows(result: Result, state: State, layer: LayerNumbers, *, suffix: str = "") -> Iterator[tuple]:
-    """The numbers of one layer in one state; the note says which residual branches were switched on."""
-    unit, note = result.subject.unit, "" if suffix else state.zero_init or ""
-    place = (result.subject.name, state.trained, state.size, layer.name, f"{layer.depth:.3f}")
-    for name, length in zip(("reach_before", "reach_after"), layer.theoretical or (), strict=False):
-        yield *place, f"theoretical{suffix}", name, length, "", "", "", unit, note
-    for field, description in OF.items():
-        for name, estimate in (getattr(layer, field) or {}).items():
-            uniform = layer.uniform[UNIFORM_OF.get(field, field)][name]
-            yield *place, f"{description}{suffix}", name, *estimate, uniform, unit_of(name, unit), note
+def main_results(results: Sequence[Result]) -> Table:
+    """One column per model, one row per number; a dash where it was not measured."""
+    cells = [dict(model_cells(result)) for result in results]
+    headings = dict.fromkeys(heading for column in cells for heading in column)
+    rows = [[heading, *(column.get(heading) or "–" for column in cells)] for heading in headings]
+    rows = [row for row in rows if any(cell != "–" for cell in row[1:])]
+    return Table(["", *(result.subject.name for result in results)], rows)
 
 
-def attention_rows(result: Result) -> Iterator[tuple]:
-    """The numbers of each attention head."""
-    note = result.main.zero_init or ""
-    for name in HEAD_NUMBERS if result.heads is not None else ():
-        values = getattr(result.heads, name)
-        for layer, heads in zip(result.heads.layers, [] if values is None else values.tolist(), strict=False):
-            for head, value in enumerate(heads):
-                place = (result.subject.name, result.main.trained, result.main.size, layer, "")
-                unit = unit_of(name, result.subject.unit)
-                yield *place, f"attention, head {head}", name, value, "", "", "", unit, note
+def model_cells(result: Result) -> Iterator[tuple[str, str | None]]:
+    """The headings and cells of one model; `None` for a state or a field that was not measured."""
+    unit, last = result.subject.unit, result.main.layers[-1]
+    yield "state", "trained" if result.main.trained else "untrained"
+    yield "parameters", f"{result.parameters / 1e6:.2f} M"
+    yield "last layer", last.name
+    yield "theoretical field", theoretical(result)
+    for heading, (number, of_number) in SHOWN[unit].items():
+        uniform = rounded(last.uniform["cumulative"][number], of_number)
+        yield heading, f"{interval(last.cumulative[number], of_number)}; uniform field {uniform}"
+    if last.frequency is not None:
+        yield "effective mel bins", interval(last.frequency["effective_bins"], "bins")
+        low, high = (last.frequency[end].value for end in ("low_hz", "high_hz"))
+        yield "band with 90 % of the energy", f"{low:,.0f}–{high:,.0f} Hz"
+    switched_on = next((state for state in (result.main, result.untrained) if state and state.zero_init), None)
+    others = {
+        "90 % without residual paths": last.cumulative_cut,
+        "90 % before training": last_of(result.untrained) if result.subject.trained else None,
+        "90 % as initialized (residual branches off)": switched_on and switched_on.as_initialized.cumulative,
+        f"90 % at {result.larger and result.subject.size_text(result.larger.size)}": last_of(result.larger),
+    }
+    for heading, numbers in others.items():
+        yield heading, interval(numbers[WIDEST[unit]], unit) if numbers else None
+    if result.heads is not None:
+        # The distance of a head without weights, and both ratios of one that sees its own token only, are undefined.
+        distance, relative, entropy = (
+            float(getattr(result.heads, name).nanmean()) for name in ("distance", "relative_distance", "entropy")
+        )
+        yield (
+            "mean attention distance",
+            f"{distance:.3g} {unit}" + ("" if isnan(relative) else f" ({relative:.2f} × uniform)"),
+        )
+        if not isnan(entropy):
+            yield "mean attention entropy", f"{entropy:.2f}"
+    if result.visible is not None:
+        if not result.visible.agreement:
+            low, high = (100 * end for end in result.visible.whole_interval)
+            yield "accuracy on these inputs", f"{100 * result.visible.whole:.1f} ({low:.1f}–{high:.1f}) %"
+        what = "agreement with its own predictions" if result.visible.agreement else "of the accuracy"
+        for name, estimate in result.keeps.items():
+            yield f"window radius for 90 % {what}, {name} outside", interval(estimate, unit)
 
 
-def visible_rows(result: Result) -> Iterator[tuple]:
-    """The accuracy or agreement for each visible window, and the window that keeps 90 % of it."""
-    if result.visible is None:
-        return
-    quantity, note = result.visible.quantity, NOTES[result.visible.quantity]
-    unit = result.subject.unit
-    place = (result.subject.name, result.main.trained, result.main.size, "", "")
-    for name, accuracies in result.visible.accuracy.items():
-        intervals = result.visible.interval[name]
-        for radius, value, interval in zip(result.radii, accuracies, intervals, strict=True):
-            window = f"visible within {radius:g} {unit}, {name} outside"
-            yield *place, window, quantity, value, *interval, "", unit_of(quantity, unit), note
-    for name, estimate in result.keeps.items():
-        yield *place, f"visible window, {name} outside", "keeps_90", *estimate, "", unit, note
+def last_of(state: State | None) -> dict[str, Estimate] | None:
+    """The numbers of the last layer of a state, if it was measured."""
+    return state and state.layers[-1].cumulative
 
 
-def difference_rows(pair: Pair) -> Iterator[tuple]:
-    """The paired differences of two measurements; `of` names the one that is subtracted."""
-    (result, state), (other, before) = pair.first, pair.second
-    unit = result.subject.unit
-    subtracted = {TRAINING: "untrained", SIZE: f"size {before.size:g}", MODELS: other.subject.name}[pair.kind]
-    place = (result.subject.name, state.trained, state.size, state.layers[-1].name, "")
-    low, high = pair.window
-    for found in pair.differences:
-        within, note = f", within {low:g} to {high:g} {unit}", ""
-        if found.number.startswith("keeps"):
-            within, note = "", NOTES[result.visible.quantity]
-        yield *place, f"minus {subtracted}{within}", found.number, *found.change, "", unit, note
+def theoretical(result: Result) -> str:
+    """The theoretical receptive field of the last layer."""
+    last, unit = result.main.layers[-1], result.subject.unit
+    if last.theoretical is None:
+        return "unknown"
+    if not result.subject.takes_audio:
+        side = sum(last.theoretical) + 1
+        return f"side {side:.0f} px" if isfinite(side) else "unlimited"
+    past, ahead = (f"{length:,.0f} {unit}" if isfinite(length) else "unlimited" for length in last.theoretical)
+    return f"past {past}, look-ahead {ahead}"
+
+
+def interval(estimate: Estimate, unit: str) -> str:
+    """A number with its interval and its unit."""
+    value, low, high = (rounded(number, unit) for number in estimate)
+    return f"{value} ({low}–{high}) {unit}".strip()
+
+
+def rounded(number: float, unit: str) -> str:
+    """A number with the digits that are shown of its unit."""
+    return f"{number:,.{DIGITS.get(unit, 0)}f}"
