@@ -150,23 +150,14 @@ Interval = tuple[float, float] | None
 
 @dataclass(frozen=True)
 class Breakdown:
-    """The error rates of one test set.
+    """The error rates of one test set."""
 
-    Args:
-        name: The test set.
-        whole: Over all utterances.
-        speakers: By speaker; empty if they are unknown.
-        lengths: By length, each with the name of its bin.
-        unit: What lengths are measured in: `seconds` or `words`.
-        main: The rate by which speakers are sorted: `words` or `characters`.
-    """
-
-    name: str
-    whole: GroupScore
-    speakers: Mapping[str, GroupScore]
-    lengths: Mapping[str, GroupScore]
-    unit: str
-    main: str
+    name: str  # the test set
+    whole: GroupScore  # over all utterances
+    speakers: Mapping[str, GroupScore]  # by speaker; empty if they are unknown
+    lengths: Mapping[str, GroupScore]  # by length, each with the name of its bin
+    unit: str  # what lengths are measured in: `seconds` or `words`
+    main: str  # the rate by which speakers are sorted: `words` or `characters`
 
 
 @dataclass(frozen=True)

@@ -32,17 +32,12 @@ TICKS = {"1/8": 1 / 8, "1/4": 1 / 4, "1/2": 1 / 2, "1": 1, "2": 2, "4": 4, "8": 
 
 @dataclass(frozen=True)
 class AttentionPass:
-    """One forward pass.
+    """One forward pass."""
 
-    Args:
-        logits: (B, C).
-        tokens: The encoder's output (B, T, D).
-        weights: The attention weights of every block and head (L, B, H, T, T); L is 0 if the encoder has no attention.
-            A row holds the weights of one query; keys outside its window have weight zero.
-    """
-
-    logits: Tensor
-    tokens: Tensor
+    logits: Tensor  # (B, C)
+    tokens: Tensor  # the encoder's output (B, T, D)
+    # the attention weights of every block and head (L, B, H, T, T); L is 0 if the encoder has no attention. A row
+    # holds the weights of one query; keys outside its window have weight zero
     weights: Tensor
 
 

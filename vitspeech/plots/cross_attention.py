@@ -21,17 +21,11 @@ MOST_NAMES = 40  # symbols along an axis that are named
 
 @dataclass(frozen=True)
 class Alignment:
-    """The cross-attention of one sequence.
+    """The cross-attention of one sequence."""
 
-    Args:
-        inputs: The input symbols.
-        outputs: The output symbols, without the end.
-        weights: Of every block and head; the last row is that of the end (L, H, U, N).
-    """
-
-    inputs: Sequence[str]
-    outputs: Sequence[str]
-    weights: Tensor
+    inputs: Sequence[str]  # the input symbols
+    outputs: Sequence[str]  # the output symbols, without the end
+    weights: Tensor  # of every block and head; the last row is that of the end (L, H, U, N)
 
 
 @torch.inference_mode()

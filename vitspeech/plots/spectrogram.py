@@ -70,25 +70,16 @@ MAX_MAP_INCHES = 12
 
 @dataclass(frozen=True)
 class Map:
-    """A heat map over time.
+    """A heat map over time."""
 
-    Args:
-        values: (S, T).
-        names: Names of the rows, from the top.
-        title: Title of the panel.
-        row_label: Label of the vertical axis.
-        value_label: Label of the color bar.
-        highest: Value of the darkest color; `None` is the maximum.
-        words: The words that the rows spell, each with its first row and the one after its last. They replace the
-            names if there are too many of these.
-    """
-
-    values: numpy.ndarray
-    names: list[str]
-    title: str
-    row_label: str
-    value_label: str
-    highest: float | None = None
+    values: numpy.ndarray  # (S, T)
+    names: list[str]  # names of the rows, from the top
+    title: str  # title of the panel
+    row_label: str  # label of the vertical axis
+    value_label: str  # label of the color bar
+    highest: float | None = None  # value of the darkest color; `None` is the maximum
+    # the words that the rows spell, each with its first row and the one after its last. They replace the names if
+    # there are too many of these
     words: Sequence[tuple[str, int, int]] = ()
 
     @property

@@ -43,20 +43,15 @@ ALL_UNITS, MAX_UNITS, MOST_UNITS, MIN_PROBABILITY = 15, 20, 60, 0.05
 
 @dataclass(frozen=True)
 class Recognition:
-    """The transcript of one recording and the outputs behind it.
+    """The transcript of one recording and the outputs behind it."""
 
-    Args:
-        text: The words of the transcript.
-        words: The words with their times; `None` where CTC gives none (no CTC head, or it can't align the text).
-        maps: The cross-attention of an encoder-decoder, the CTC probabilities, or both; of a labeler, the probability
-            of each label.
-        borders: Start of each column of the maps and end of the last one, in seconds.
-    """
-
-    text: list[str]
+    text: list[str]  # the words of the transcript
+    # the words with their times; `None` where CTC gives none (no CTC head, or it can't align the text)
     words: list[Segment] | None
+    # the cross-attention of an encoder-decoder, the CTC probabilities, or both; of a labeler, the probability of
+    # each label
     maps: list[Map]
-    borders: numpy.ndarray
+    borders: numpy.ndarray  # start of each column of the maps and end of the last one, in seconds
 
 
 @torch.no_grad()

@@ -34,19 +34,13 @@ RADII_MS = (20, 40, 60, 80, 120, 160, 200, 250, 300, 400)
 
 @dataclass(frozen=True)
 class Plan:
-    """The amount of measurement.
+    """The amount of measurement."""
 
-    Args:
-        inputs: Number of inputs for the fields.
-        answers: Number of inputs for the accuracy against the visible window.
-        factors: Input sizes, relative to the size a model was made for; the report is about the first.
-        layers: Names of the layers to measure; `None` measures those of `default_layers`.
-    """
-
-    inputs: int = 200
-    answers: int = 500
+    inputs: int = 200  # number of inputs for the fields
+    answers: int = 500  # number of inputs for the accuracy against the visible window
+    # input sizes, relative to the size a model was made for; the report is about the first
     factors: tuple[float, ...] = (1.0, 1.5)
-    layers: Sequence[str] | None = None
+    layers: Sequence[str] | None = None  # names of the layers to measure; `None` measures those of `default_layers`
 
     def __post_init__(self) -> None:
         fewest = min(self.inputs, self.answers)
@@ -58,62 +52,44 @@ class Plan:
 
 @dataclass(frozen=True)
 class State:
-    """The measurements of a model at one input size, trained or untrained.
+    """The measurements of a model at one input size, trained or untrained."""
 
-    Args:
-        trained: Whether it has trained weights.
-        size: Side of the images in px, or length of the clips in seconds.
-        layers: In the order in which they run.
-        zero_init: A note on residual branches that start multiplied by zero and were switched on for the measurement,
-            see `switch_on_branches`; `None` for trained networks and for those without such branches.
-        as_initialized: The last layer measured with these branches at zero; `None` if `zero_init` is `None`.
-    """
-
-    trained: bool
-    size: float
-    layers: list[LayerNumbers]
+    trained: bool  # whether it has trained weights
+    size: float  # side of the images in px, or length of the clips in seconds
+    layers: list[LayerNumbers]  # in the order in which they run
+    # a note on residual branches that start multiplied by zero and were switched on for the measurement, see
+    # `switch_on_branches`; `None` for trained networks and for those without such branches
     zero_init: str | None = None
+    # the last layer measured with these branches at zero; `None` if `zero_init` is `None`
     as_initialized: LayerNumbers | None = None
 
 
 @dataclass(frozen=True)
 class Example:
-    """Maps of one kind for some inputs.
+    """Maps of one kind for some inputs."""
 
-    Args:
-        what: `field`, the square root of the effective receptive field of the central unit of the last layer;
-            `rollout`, attention rollout; or `relevance`, of the predicted label.
-        maps: Relative to the largest value of each map, (K, R, W). `rollout` and `relevance` of audio have one column.
-        labels: The predicted label of each input; `None` if the model predicts none.
-    """
-
+    # `field`, the square root of the effective receptive field of the central unit of the last layer; `rollout`,
+    # attention rollout; or `relevance`, of the predicted label
     what: str
+    # relative to the largest value of each map, (K, R, W). `rollout` and `relevance` of audio have one column
     maps: Tensor
-    labels: list[str] | None
+    labels: list[str] | None  # the predicted label of each input; `None` if the model predicts none
 
 
 @dataclass
 class Result:
-    """The measurements of one model, and the reasons for missing ones.
+    """The measurements of one model, and the reasons for missing ones."""
 
-    Args:
-        subject: The model.
-        parameters: Its number of parameters.
-        states: The first is the one that the report is about: at the first size, trained if there are weights.
-        heads: Measures of its attention heads in that state; distances in px or ms.
-        visible: Accuracy against the radius of the visible window, in px or log-mel frames; agreement with the model's
-            own predictions if its labels are not those of the inputs.
-        examples: Maps of the first inputs, in that state.
-        missing: The reason for each missing measurement.
-    """
-
-    subject: Subject
-    parameters: int
+    subject: Subject  # the model
+    parameters: int  # its number of parameters
+    # the first is the one that the report is about: at the first size, trained if there are weights
     states: list[State] = field(default_factory=list)
-    heads: HeadMeasures | None = None
+    heads: HeadMeasures | None = None  # measures of its attention heads in that state; distances in px or ms
+    # accuracy against the radius of the visible window, in px or log-mel frames; agreement with the model's own
+    # predictions if its labels are not those of the inputs
     visible: VisibleAccuracy | None = None
-    examples: list[Example] = field(default_factory=list)
-    missing: dict[str, str] = field(default_factory=dict)
+    examples: list[Example] = field(default_factory=list)  # maps of the first inputs, in that state
+    missing: dict[str, str] = field(default_factory=dict)  # the reason for each missing measurement
 
     @property
     def radii(self) -> list[float]:

@@ -26,37 +26,24 @@ MIXED = "one model has accuracy, the other agreement with its own predictions"
 
 @dataclass(frozen=True)
 class Difference:
-    """One number of two measurements on the same inputs.
+    """One number of two measurements on the same inputs."""
 
-    Args:
-        number: Its name, as in `extent` or `extent_in_time`; `keeps_90_X` is the radius of the visible window that
-            keeps 90 % of the accuracy, or of the agreement of both models, with replacement X.
-        first: The number in the first measurement, in px or ms.
-        second: That in the second.
-        change: `first` − `second`.
-        ratio: `first` / `second`; `None` if `second` may be 0 and `first` is not.
-    """
-
+    # its name, as in `extent` or `extent_in_time`; `keeps_90_X` is the radius of the visible window that keeps 90 %
+    # of the accuracy, or of the agreement of both models, with replacement X
     number: str
-    first: Estimate
-    second: Estimate
-    change: Estimate
-    ratio: Estimate | None
+    first: Estimate  # the number in the first measurement, in px or ms
+    second: Estimate  # that in the second
+    change: Estimate  # `first` − `second`
+    ratio: Estimate | None  # `first` / `second`; `None` if `second` may be 0 and `first` is not
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two measurements that are compared, and their differences.
+    """Two measurements that are compared, and their differences."""
 
-    Args:
-        kind: `training`: trained and untrained; `size`: the second and the first input size; `models`: two models.
-        first: A result and the state of it that is compared.
-        second: Likewise; the same result for `training` and `size`.
-    """
-
-    kind: str
-    first: tuple[Result, State]
-    second: tuple[Result, State]
+    kind: str  # `training`: trained and untrained; `size`: the second and the first input size; `models`: two models
+    first: tuple[Result, State]  # A result and the state of it that is compared
+    second: tuple[Result, State]  # likewise; the same result for `training` and `size`
 
     @cached_property
     def window(self) -> tuple[float, float]:

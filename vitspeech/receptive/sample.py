@@ -24,22 +24,15 @@ SEED = 20_261_121  # of the order of the inputs
 
 @dataclass(frozen=True)
 class Sample:
-    """Unprocessed inputs in random order, so that the first ones are of all classes.
+    """Unprocessed inputs in random order, so that the first ones are of all classes."""
 
-    Args:
-        raw: uint8 images (B, 3, N, N) or int16 clips (B, N).
-        labels: Indices into `names` (B,); `None` without labels.
-        names: The names of the labels; `None` without labels.
-        middles: For clips, the sample at the middle of the word (B,), or of the clip if it is cut from an utterance;
-            `None` for images.
-        origin: A description of the source of the inputs.
-    """
-
-    raw: Tensor
-    labels: Tensor | None
-    names: Sequence[str] | None
+    raw: Tensor  # uint8 images (B, 3, N, N) or int16 clips (B, N)
+    labels: Tensor | None  # indices into `names` (B,); `None` without labels
+    names: Sequence[str] | None  # the names of the labels; `None` without labels
+    # for clips, the sample at the middle of the word (B,), or of the clip if it is cut from an utterance; `None`
+    # for images
     middles: Tensor | None
-    origin: str
+    origin: str  # a description of the source of the inputs
 
     def first(self, count: int) -> "Sample":
         """The first `count` inputs."""

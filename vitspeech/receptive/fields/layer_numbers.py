@@ -25,31 +25,21 @@ from vitspeech.receptive.statistics import Numbers
 
 @dataclass(frozen=True)
 class LayerNumbers:
-    """The numbers of one layer, in px for images and in ms for audio.
+    """The numbers of one layer, in px for images and in ms for audio."""
 
-    Args:
-        fields: The fields that the numbers describe; those in the source hold their mean over inputs instead of every
-            input, except in the last layer.
-        depth: Relative depth of the layer, above 0; 1 is the last layer measured.
-        cell: Px or ms between neighboring positions of the source: 1 px, or the hop of the log-mel frames.
-        measure: Computes the numbers of the field in the source from the field.
-        cumulative: Of the field in the source, from `extent` or `extent_in_time`.
-        cumulative_cut: The same without residual shortcuts; `None` if there are none, or it was not measured.
-        block: Of the field in the layer measured before (the mixing distance); `None` if not measured.
-        block_cut: The same without residual shortcuts.
-        frequency: From `extent_in_frequency`; `None` for images.
-        uniform: The same numbers of a uniform field, by the names `cumulative`, `block` and `frequency`.
-    """
-
+    # the fields that the numbers describe; those in the source hold their mean over inputs instead of every input,
+    # except in the last layer
     fields: LayerFields
-    depth: float
-    cell: float
-    measure: Measure
-    cumulative: Numbers
+    depth: float  # relative depth of the layer, above 0; 1 is the last layer measured
+    cell: float  # px or ms between neighboring positions of the source: 1 px, or the hop of the log-mel frames
+    measure: Measure  # computes the numbers of the field in the source from the field
+    cumulative: Numbers  # of the field in the source, from `extent` or `extent_in_time`
+    # the same without residual shortcuts; `None` if there are none, or it was not measured
     cumulative_cut: Numbers | None
-    block: Numbers | None
-    block_cut: Numbers | None
-    frequency: Numbers | None
+    block: Numbers | None  # of the field in the layer measured before (the mixing distance); `None` if not measured
+    block_cut: Numbers | None  # the same without residual shortcuts
+    frequency: Numbers | None  # from `extent_in_frequency`; `None` for images
+    # the same numbers of a uniform field, by the names `cumulative`, `block` and `frequency`
     uniform: dict[str, dict[str, float]]
 
     @property

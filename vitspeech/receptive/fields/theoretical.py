@@ -27,17 +27,11 @@ from vitspeech.receptive.fields.graph import backward_order, inputs_of, node_of
 
 @dataclass(frozen=True)
 class Span:
-    """A unit's theoretical field along one axis, in positions of the source; positions outside the image are padding.
+    """A unit's theoretical field along one axis, in positions of the source; those outside the image are padding."""
 
-    Args:
-        low: First position; −inf is unlimited.
-        high: Last position; inf is unlimited.
-        center: Position of the unit itself, whatever it attends to.
-    """
-
-    low: float
-    high: float
-    center: float
+    low: float  # first position; −inf is unlimited
+    high: float  # last position; inf is unlimited
+    center: float  # position of the unit itself, whatever it attends to
 
     @property
     def size(self) -> float:

@@ -77,23 +77,15 @@ MAPS = (
 
 @dataclass(frozen=True)
 class FigureEntry:
-    """How a figure is drawn and described. Dictionaries have a value for images ("px") and for speech ("ms").
+    """How a figure is drawn and described. Dictionaries have a value for images ("px") and for speech ("ms")."""
 
-    Args:
-        title: A short heading.
-        draw: Draws the results.
-        caption: What is plotted, what the axes are, and how to read it.
-        number: What the alternative text ranks the models by, and where `number_of` finds it.
-        needs: The attribute of `Result` without which a model is not drawn.
-        untrained: Whether untrained states are drawn beside trained ones.
-    """
-
-    title: str
-    draw: Draw | dict[str, Draw]
-    caption: str | dict[str, str]
+    title: str  # a short heading
+    draw: Draw | dict[str, Draw]  # draws the results
+    caption: str | dict[str, str]  # what is plotted, what the axes are, and how to read it
+    # what the alternative text ranks the models by, and where `number_of` finds it
     number: tuple[str, str] = ("90 % of the energy of the last layer", "{widest}")
-    needs: str | None = None
-    untrained: bool = False
+    needs: str | None = None  # the attribute of `Result` without which a model is not drawn
+    untrained: bool = False  # whether untrained states are drawn beside trained ones
 
 
 @dataclass(frozen=True)
