@@ -114,13 +114,51 @@ def test_without_a_card_pictures_are_those_of_a_folder(folder):
     assert torch.equal(sample_for(subjects, str(folder), 2).raw, sample.raw[:2])
 
 
+def by_class(folder, *names):
+    """A folder with three pictures in a subfolder of each name, and a broken one."""
+    for number, name in enumerate(names):
+        (folder / name).mkdir(parents=True)
+        for copy in range(3):
+            Image.new("RGB", (40, 31), (50 * number, 60 * copy, 20)).save(folder / name / f"{copy}.png")
+    (folder / names[0] / "broken.jpg").write_bytes(b"\xff\xd8\xff")
+    return str(folder)
+
+
+def test_any_pictures_take_the_place_of_a_data_set_that_is_not_in_the_folder(seeing, tmp_path):
+    known, unknown = by_class(tmp_path / "known", "star", "circle"), by_class(tmp_path / "unknown", "star", "cat")
+    for folder in (known, unknown):
+        with pytest.warns(UserWarning, match="holds the data set of none|broken.jpg") as said:
+            sample = sample_for([seeing, subject("timm:resnet10t", size=24)], folder, 9)
+        assert len(said) == 2 and sample.raw.shape == (6, 3, 32, 32) and "pictures of" in sample.origin
+        for picture, label in zip(sample.raw, sample.labels, strict=True):
+            assert sample.names[label] == ("star" if picture[0, 0, 0] == 0 else "circle" if folder == known else "cat")
+        (result,) = compare([seeing], sample, Plan(inputs=2, answers=6, factors=(1.0,)))
+        assert result.visible.quantity == ("accuracy" if folder == known else "agreement")
+        if folder == known:
+            answers = seeing.network()(seeing.inputs(sample.raw)).argmax(1)
+            truth = torch.tensor([seeing.labels.index(sample.names[label]) for label in sample.labels])
+            assert result.visible.whole == (answers == truth).double().mean()
+
+
+def test_of_any_recordings_the_loudest_second_is_taken(hearing, tmp_path):
+    for number, seconds in enumerate((0.5, 2, 3)):
+        sound = 0.01 * torch.ones(int(22_050 * seconds))
+        sound[-11_025:] = 0.5
+        soundfile.write(tmp_path / f"{number}.flac", sound.numpy(), 22_050)
+    with pytest.warns(UserWarning, match="so any recordings in it are taken"):
+        sample = sample_for([hearing], str(tmp_path), 9)
+    assert sample.raw.shape == (3, 16_000) and sample.labels is None and sample.middles.tolist() == [7999.5] * 3
+    assert ((sample.raw > 15_000).float().mean(1) > 0.45).all()
+
+
 def test_models_that_name_no_data_need_a_folder():
     with pytest.raises(ValueError, match="no model names its data set; give a folder of pictures with --data"):
         sample_for([subject("timm:resnet10t")], None, 4)
 
 
 def test_a_folder_that_is_not_there_or_holds_no_pictures_is_named(tmp_path):
-    for folder, message in ((tmp_path / "nowhere", "nowhere"), (tmp_path, "no picture")):
+    (tmp_path / "0.png").write_text("no picture")
+    for folder, message in ((tmp_path / "nowhere", "nowhere"), (tmp_path / "0.png", "not a folder of pictures")):
         with pytest.raises((FileNotFoundError, ValueError), match=message):
             sample_for([subject("timm:resnet10t")], str(folder), 4)
 

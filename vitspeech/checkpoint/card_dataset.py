@@ -35,6 +35,8 @@ def card_dataset(model: Model, root: str | None, changes: Mapping[str, Any] | No
     description = model.card["data"]
     description = {**description, "init_args": (description.get("init_args") or {}) | dict(changes or {})}
     data = build_data(description, DataModule, root, model.trust)
+    if root is not None and not reads_files(data):
+        raise InputError(f"--data {root}: {type(data).__name__} reads no files; leave it out")
     if "merges" in model.preprocessing:  # the pieces are those of the model, whatever transcripts there are
         data.labels, data.subwords = list(model.labels), Subwords(model.labels, model.preprocessing["merges"])
     elif getattr(data, "learns_labels", False) and data.pack is None:  # likewise
@@ -47,6 +49,13 @@ def card_dataset(model: Model, root: str | None, changes: Mapping[str, Any] | No
         which = ", ".join(map(shown, names)) or "in their order"
         raise InputError(f"classes of the data and of the model differ: {which}")
     return data
+
+
+def reads_files(data: Any) -> bool:
+    """Whether a data set, or the source of its words, has a folder or manifests; others are generated."""
+    if "root" in inspect.signature(type(data)).parameters or getattr(data, "manifests", ()):
+        return True
+    return hasattr(data, "source") and reads_files(data.source)
 
 
 def is_inside(folder: Any) -> bool:

@@ -18,8 +18,10 @@ vitspeech compare checkpoints/speech-commands checkpoints/speech-commands-trunca
 vitspeech compare timm:deit_tiny_patch16_224 --pretrained --data holiday/ -o report/
 
 The models must be all for images or all for speech. The inputs are validation items of the data set on the first
-released model's card; without such a model, the images of a folder. The report folder gets report.html (one page that
-needs no network), a PNG per figure, and metrics.json with every number.
+released model's card. If --data names a folder without it, they are the pictures or recordings in that folder: the
+report has the accuracy of models that know the names of its subfolders as labels, and of others the agreement with
+their own predictions. The report folder gets report.html (one page that needs no network), a PNG per figure, and
+metrics.json with every number.
 """
 PROBE = """Train networks on images whose label depends on two marks, and plot accuracy against their distance.
 
@@ -41,7 +43,7 @@ def compare(arguments: Sequence[str] | None = None) -> None:
     parser = command_line.parser("compare", COMPARE)
     add = parser.add_argument
     add("models", nargs="+", metavar="MODEL", help="folder of a released model or a run, or timm:NAME")
-    add("--data", metavar="ROOT", help="folder of the data set, or a folder of images")
+    add("--data", metavar="ROOT", help="folder of the data set, or of any pictures or recordings")
     add("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder of the report")
     add("--inputs", type=int, default=200, help="inputs for the receptive fields (default 200)")
     add("--answers", type=int, default=500, help="inputs for accuracies (default 500)")

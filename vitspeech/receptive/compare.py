@@ -229,9 +229,9 @@ def measure_heads(network: nn.Module, inputs: Tensor, state: State, *, in_time: 
 def measure_visible_accuracy(subject: Subject, network: nn.Module, sample: Sample, size: float) -> VisibleAccuracy:
     """Accuracy when only a window is visible, around the center of an image or the middle of a word.
 
-    If the model's labels are not those of the sample, it is agreement with its predictions for the whole inputs.
+    If the model does not know the labels of the sample, it is agreement with its predictions for the whole inputs.
     """
-    labels = sample.labels if subject.labels is not None and subject.labels == sample.names else None
+    labels = own_labels(subject, sample)
     inputs = subject.inputs(sample.raw, size)
     if not subject.takes_audio:
         # Between the distances from the center of an even side, which are n + 1/2.
@@ -244,6 +244,13 @@ def measure_visible_accuracy(subject: Subject, network: nn.Module, sample: Sampl
     radii = [radius / log_mel.hop_ms for radius in RADII_MS]
     model = partial(logits_from_frames, network)
     return visible_accuracy(model, frames, labels, radii, centers=centers, axes=(2,))
+
+
+def own_labels(subject: Subject, sample: Sample) -> Tensor | None:
+    """The labels of a sample as a model numbers them; `None` if there are none, or if it does not know all of them."""
+    if sample.labels is None or not {sample.names[label] for label in sample.labels} <= {*(subject.labels or ())}:
+        return None
+    return torch.tensor([subject.labels.index(sample.names[label]) for label in sample.labels])
 
 
 def logits_from_frames(network: nn.Module, frames: Tensor) -> Tensor:

@@ -1,8 +1,9 @@
-"""The inputs on which models are compared: images, clips or utterances of a validation split, or images of a folder.
+"""The inputs on which models are compared: items of a validation split, or the pictures or recordings of a folder.
 
 Shapes: B batch, N image side in pixels or samples of a clip.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,11 +13,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vitspeech.checkpoint.card_dataset import card_dataset
-from vitspeech.data.images.reading import read_picture, walk_pictures
+from vitspeech.data.audio.reading import ENDINGS as AUDIO_ENDINGS
+from vitspeech.data.audio.reading import read_audio
+from vitspeech.data.images.reading import ENDINGS as PICTURE_ENDINGS
+from vitspeech.data.images.reading import read_picture
 from vitspeech.data.module import DataModule
 from vitspeech.data.utterances.module import UtteranceData
 from vitspeech.data.utterances.word_clips import word_span
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, some_names
+from vitspeech.files import walk_folder
 from vitspeech.receptive.subjects import Subject
 
 SEED = 20_261_121  # of the order of the inputs
@@ -41,31 +46,56 @@ class Sample:
 
 
 def sample_for(subjects: Sequence[Subject], root: str | None, count: int) -> Sample:
-    """Inputs for a comparison, from the validation split of the data set that the first card names.
+    """Inputs for a comparison: from the data set that a card names, or the pictures or recordings of a folder.
 
-    The test split is not used, so that a model changed after looking at its fields has not been tuned on it. Utterances
-    that are composed of single words are replaced by these words; of others the loudest second is taken. Without a
-    released model, the inputs are the images of the folder `root`.
+    Those of a data set are from its validation split. The test split is not used, so that a model changed after looking
+    at its fields has not been tuned on it. If the folder `root` does not hold the data set of any card, its files are
+    taken, whatever they are.
 
     Args:
         subjects: The models; all take images, or all take audio.
-        root: The folder of the data set, or a folder of images.
+        root: The folder of the data set, or of pictures or recordings.
         count: Maximum number of inputs.
     """
     audio_names = [subject.name for subject in subjects if subject.takes_audio]
     image_names = [subject.name for subject in subjects if not subject.takes_audio]
     if audio_names and image_names:
         raise InputError(f"{audio_names[0]} takes audio and {image_names[0]} takes images; compare models of one kind")
-    released = [subject for subject in subjects if subject.model is not None]
-    if released:
-        data = card_dataset(released[0].model, root)
-        data = getattr(data, "source", data)  # the single words of which utterances are composed
-        if isinstance(data, UtteranceData):
-            return utterance_sample(data, round(released[0].size * data.sample_rate_hz), count)
-        return validation_sample(data, count)
+    problems = []
+    for subject in subjects:
+        if subject.model is None:
+            continue
+        try:
+            data = card_dataset(subject.model, root)
+        except (InputError, FileNotFoundError) as problem:  # it has other classes, is generated, or is not there
+            problems.append(problem)
+            continue
+        try:
+            return card_sample(subject, data, count)
+        except FileNotFoundError as problem:
+            problems.append(problem)
     if root is None:
-        raise InputError("no model names its data set; give a folder of pictures with --data")
-    return folder_sample(Path(root), int(subjects[0].size), count)
+        problems.append(InputError("no model names its data set; give a folder of pictures with --data"))
+        raise problems[0]
+    kind, endings = ("recordings", AUDIO_ENDINGS) if audio_names else ("pictures", PICTURE_ENDINGS)
+    files = list(walk_folder(Path(root), endings)) if Path(root).is_dir() else []
+    if not files:
+        problems.append(FileNotFoundError(f"{root}: not a folder of {kind} ({', '.join(sorted(endings))})"))
+        raise problems[0]
+    if problems:
+        warnings.warn(f"{root}: holds the data set of none of the models, so any {kind} in it are taken", stacklevel=2)
+    return folder_sample(Path(root), files, subjects, count)
+
+
+def card_sample(subject: Subject, data: DataModule, count: int) -> Sample:
+    """Items of the validation split of a model's data set.
+
+    Utterances that are composed of single words are replaced by these words; of others the loudest second is taken.
+    """
+    data = getattr(data, "source", data)
+    if isinstance(data, UtteranceData):
+        return utterance_sample(data, round(subject.size * data.sample_rate_hz), count)
+    return validation_sample(data, count)
 
 
 def validation_sample(data: DataModule, count: int) -> Sample:
@@ -98,9 +128,8 @@ def utterance_sample(data: UtteranceData, samples: int, count: int) -> Sample:
     for index in order:
         speech, _ = items[index[None], 0]
         clips.append(loudest(speech.waveforms[0, : speech.lengths[0]], samples))
-    middles = torch.full((len(clips),), (samples - 1) / 2)
     origin = f"{len(clips)} validation {data.items} of {type(data).__name__}, the loudest part of each"
-    return Sample(torch.stack(clips), None, None, middles, origin)
+    return Sample(torch.stack(clips), None, None, middles_of(clips), origin)
 
 
 def loudest(waveform: Tensor, samples: int) -> Tensor:
@@ -111,9 +140,42 @@ def loudest(waveform: Tensor, samples: int) -> Tensor:
     return waveform[start : start + samples]
 
 
-def folder_sample(folder: Path, side: int, count: int) -> Sample:
-    """Images of a folder and its subfolders, cropped to the central square and scaled to `side` px; no labels."""
-    files = list(walk_pictures([folder]))
-    order = torch.randperm(len(files), generator=torch.Generator().manual_seed(SEED))[:count]
-    raw = torch.stack([read_picture(files[index], side) for index in order])
-    return Sample(raw, None, None, None, f"{len(raw)} pictures of {folder.name}")
+def middles_of(clips: Sequence[Tensor]) -> Tensor:
+    """The middle of each clip (N,), for clips without a known word: (B,)."""
+    return torch.full((len(clips),), (len(clips[0]) - 1) / 2)
+
+
+def folder_sample(folder: Path, files: Sequence[Path], subjects: Sequence[Subject], count: int) -> Sample:
+    """Random files of a folder: the central square of pictures, the loudest part of recordings.
+
+    The labels are the names of the subfolders with the files, if all are in one. Files that cannot be read are left out
+    with a warning.
+    """
+    audio, side = subjects[0].takes_audio, int(max(subject.size for subject in subjects))
+    kind = "recordings" if audio else "pictures"
+
+    def read(file: Path) -> Tensor:
+        if not audio:
+            return read_picture(file, side)
+        rate_hz = subjects[0].preprocessing["sample_rate_hz"]
+        return loudest(read_audio(file, rate_hz), round(subjects[0].size * rate_hz))
+
+    order = torch.randperm(len(files), generator=torch.Generator().manual_seed(SEED)).tolist()
+    inputs, taken, broken = [], [], []
+    for file in (files[index] for index in order):
+        if len(inputs) == count:
+            break
+        try:
+            inputs.append(read(file))
+            taken.append(file.relative_to(folder).parts)
+        except (InputError, OSError) as error:
+            broken.append(error)
+    if broken:
+        warnings.warn(f"{kind} that cannot be read are left out: {some_names(broken)}", stacklevel=2)
+    if len(inputs) < 2:
+        raise InputError(f"{folder}: a comparison needs at least 2 {kind} that can be read")
+    names = sorted({parts[-2] for parts in taken}) if all(len(parts) > 1 for parts in taken) else None
+    labels = None if names is None else torch.tensor([names.index(parts[-2]) for parts in taken])
+    middles = middles_of(inputs) if audio else None
+    origin = f"{len(inputs)} {kind} of {folder.name}" + ", the loudest part of each" * audio
+    return Sample(torch.stack(inputs), labels, names, middles, origin)

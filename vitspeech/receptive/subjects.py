@@ -199,6 +199,10 @@ def subjects_named(
         trust: Modules of your own whose classes released models may use; see `vitspeech.load`.
         device: The device that networks and inputs are on.
     """
+    if (size is not None or pretrained) and not any(name.startswith(TIMM) for name in names):
+        raise InputError(
+            f"{'--pretrained' if pretrained else '--size'}: is for networks of timm, such as timm:resnet18"
+        )
     released = {name: subject(name, trust=trust) for name in names if not name.startswith(TIMM)}
     sizes = [int(model.size) for model in released.values() if not model.takes_audio]
     size = sizes[0] if size is None and sizes else size
