@@ -118,22 +118,6 @@ def test_all_panels_share_one_color_scale_and_show_the_mean_field_at_its_offsets
         assert left + (across + 0.5) * (right - left) / shown.shape[1] == pytest.approx(expected, abs=1e-9)
 
 
-def test_panels_are_zoomed_to_their_field_and_have_their_own_ticks(results, figures):
-    layers = [layer for result in results["images"] for layer in selected_layers(result)]
-    for image, layer in zip(images(figures["images"]), layers, strict=True):
-        panel, field = image.axes, layer.fields.cumulative
-        extent = panel.get_xlim()[1]
-        assert panel.get_xlim() == (-extent, extent)
-        assert panel.get_ylim() == (extent, -extent)  # rows below the unit are below it
-        farthest = max(float(field.rows[field.mean.sum(1) > 0].abs().max()), layer.cumulative["side_90"].value / 2)
-        assert extent > farthest
-        left, middle, right = panel.get_xticks()
-        assert middle == 0 and -left == right and extent / 3 < right < extent
-        assert [label.get_text() for label in panel.get_xticklabels()] == [f"−{right:g}", "0", f"{right:g}"]
-    assert "different extents" in figures["images"]["fields"].figure.get_supxlabel()
-    assert "different extents" in figures["images"]["fields"].caption
-
-
 def test_theoretical_squares_are_drawn_if_they_are_known_and_fit(results):
     vit = results["images"][0]
     first, *_, last = [axes.patches for axes in draw_image_fields([vit]).axes if axes.images]

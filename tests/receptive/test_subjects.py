@@ -92,14 +92,6 @@ def test_learned_positions_of_timm_are_interpolated_without_those_of_class_token
     assert network(noise(2, 3, size, size)).shape == (2, 3)
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "relative", "rotary", "none"])
-def test_positions_that_are_not_learned_for_places_need_no_interpolation(released, positions):
-    found = released("ViT", **VIT, positions=positions)
-    network, own = found.network(size=36), found.model.network.state_dict()
-    assert all(torch.equal(tensor, own[name]) for name, tensor in network.state_dict().items())
-    assert network(noise(2, 3, 36, 36)).shape == (2, 3)
-
-
 def test_untrained_networks_are_the_same_each_time_and_not_the_trained_one(released):
     found = released("ViT", **VIT)
     torch.manual_seed(11)

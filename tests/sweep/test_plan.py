@@ -64,6 +64,8 @@ def test_every_config_is_run_with_every_value_and_seed_seed_by_seed(tmp_path):
         "--seed_everything=3",
         "--trust=mine",
     ]
+    with pytest.raises(InputError, match="depth: is varied"):
+        make_plan(["shapes/vit"], [0], tmp_path, variations, overrides=["--model.network.depth=3"])
 
 
 def test_configs_of_one_name_get_as_much_of_their_path_as_tells_them_apart(tmp_path):

@@ -3,7 +3,6 @@
 import csv
 import json
 import math
-import shutil
 
 import pytest
 from sweep_runs import write_progress, write_run
@@ -24,13 +23,6 @@ def folder(tmp_path):
             also = {"easy": {"word_error_rate": 0.1}}
             write_run(tmp_path / variant / f"seed-{seed}", accuracy, word_accuracy=0.95, also=also)
     return tmp_path
-
-
-def test_a_folder_whose_seed_has_leading_zeros_is_not_a_run(folder):
-    rows = read_rows(folder, {})
-    shutil.copytree(folder / "full" / "seed-1", folder / "full" / "seed-01")
-    shutil.copytree(folder / "full" / "seed-1", folder / "full" / "seed-03")
-    assert read_rows(folder, {}) == rows and len(rows) == 6
 
 
 def test_means_deviations_and_paired_differences_are_those_computed_by_hand(folder):
@@ -115,15 +107,6 @@ def test_runs_with_another_test_set_are_named(tmp_path):
         write_run(tmp_path / f"full/seed-{seed}", 0.9, test_sum=test_sum)
     last = "Tested on other items than the first run: full, seed 2. Do not compare them with it."
     assert tabulate(tmp_path)[-1] == last
-
-
-def test_long_runs_and_large_sweeps_are_read(folder):
-    steps = "".join(f"0,{step},,0.5\n" for step in range(120_000))
-    (folder / "full/seed-0/metrics.csv").write_text(f"epoch,step,val_accuracy,train_loss\n{steps}0,9,0.5,\n")
-    tabulate(folder, None)
-    record = json.loads((folder / "sweep.json").read_text())
-    (folder / "sweep.json").write_text(json.dumps(record | {"runs": ["x" * 2**20]}))
-    assert "| full | 3 |" in "".join(tabulate(folder, None))
 
 
 def test_a_sweep_without_a_finished_run_has_no_figure(tmp_path):

@@ -89,6 +89,9 @@ def make_plan(
     keys = [key for key, _ in variations]
     if len(set(keys)) < len(keys):
         raise InputError(f"--vary {' '.join(keys)}: a key is there twice; write all its values in one")
+    for option in overrides:
+        if (key := option[2:].partition("=")[0]) in keys:
+            raise InputError(f"--{key}: is varied; leave one of both out")
     names, short = config_names(configs), distinct_ends([key.split(".") for key in keys], ".")
     variants = []
     for name, config in zip(names, configs, strict=True):

@@ -164,7 +164,7 @@ def train_in_process(arguments: Sequence[str], log: Path) -> str | None:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
+            encoding="utf-8",
             errors="replace",
             env=environment(),
             start_new_session=True,  # Ctrl-C reaches this process alone, which then ends the run once
@@ -205,9 +205,10 @@ def failure(status: int, last: Sequence[str]) -> str:
 
 
 def environment() -> dict[str, str]:
-    """The environment of a run: it imports the same vitspeech as this process, and prints lines at once."""
+    """The environment of a run: it imports the same vitspeech as this process, and prints lines at once, in UTF-8."""
     package = str(Path(__file__).resolve().parents[2])
     folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if package not in (*folders, sysconfig.get_path("purelib")):
         folders = [*folders, package]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, folders)), "PYTHONUNBUFFERED": "1"}
+    output = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}  # the log has every character, whatever this prints
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, folders))} | output
