@@ -4,7 +4,6 @@ Shapes: B = 3 sequences, T = 11 queries, S = 13 keys, D = 35, H = 5, K = 7.
 """
 
 import math
-from unittest.mock import Mock
 
 import numpy
 import pytest
@@ -15,7 +14,6 @@ from torch import nn
 from torch.testing import assert_close
 
 from vitspeech.attention import MultiHeadAttention, causal_mask, multihead, padding_mask
-from vitspeech.attention.dense import attend, attend_fused
 from vitspeech.attention.kernels import Kernel
 
 LENGTHS = torch.tensor([11, 7, 2])
@@ -140,26 +138,6 @@ def test_query_that_may_attend_to_nothing_gets_the_output_bias():
     assert all(parameter.grad.isfinite().all() for parameter in ours.parameters())
 
 
-@pytest.mark.parametrize(
-    "dtype, tokens, taken",
-    [
-        (torch.bfloat16, 64, "attend"),
-        (torch.bfloat16, 1031, "attend_fused"),
-        (torch.float32, 64, "attend_fused"),
-        (torch.float64, 1031, "attend_fused"),
-    ],
-)
-def test_precision_and_length_decide_how_it_is_computed_on_cpu(dtype, tokens, taken, monkeypatch):
-    ways = {"attend": Mock(wraps=attend), "attend_fused": Mock(wraps=attend_fused)}
-    for name, way in ways.items():
-        monkeypatch.setattr(f"vitspeech.attention.dense.{name}", way)
-    ours, x = attention(width=6, heads=2), sequence(1, tokens, 6)
-    expected = reference(ours)(x, x, x)[0]
-    close = {"atol": 0.1, "rtol": 0.1} if dtype == torch.bfloat16 else {"atol": 1e-5, "rtol": 1e-5}
-    assert_close(ours.to(dtype)(x.to(dtype)).double(), expected, **close)
-    assert [name for name, way in ways.items() if way.called] == [taken]
-
-
 def test_dropout_is_active_in_training_only():
     plain, dropping, x = attention(), attention(dropout=0.4), sequence(3, 11, 35)
     assert not torch.allclose(dropping.train()(x), dropping(x))
@@ -183,12 +161,6 @@ def test_heads_that_do_not_divide_the_width_are_an_error():
         MultiHeadAttention(192, 5)
     with pytest.raises(ValueError, match=r"^heads=0 does not divide width=192$"):
         MultiHeadAttention(192, 0)
-
-
-@pytest.mark.parametrize("name", ["left", "right"])
-def test_negative_context_is_an_error_that_names_it(name):
-    with pytest.raises(ValueError, match=f"{name}=-1"):
-        MultiHeadAttention(35, 5, **{name: -1})
 
 
 @pytest.mark.parametrize("name, shape", [("padding", (3, 11)), ("mask", (11, 11))])

@@ -72,15 +72,6 @@ def test_a_beam_of_all_prefixes_finds_the_labelings_of_the_highest_scores(tokens
     assert ranks[0] == pytest.approx(max(rank for _, rank in scores.values()), abs=1e-9)
 
 
-@settings(deadline=None, max_examples=40)
-@given(seed=draw.integers(0, 10**6), cuts=draw.lists(draw.integers(0, 31), max_size=7), beam=draw.integers(1, 9))
-def test_decoding_with_a_language_model_does_not_depend_on_the_pushes(seed, cuts, beam):
-    log_probs, scores = log_probabilities(31, seed), UnitScores(MODEL, LABELS, 0.7, 0.4)
-    whole, parts = run(PrefixBeamSearch(beam, scores), log_probs), run(PrefixBeamSearch(beam, scores), log_probs, cuts)
-    assert whole.hypotheses() == parts.hypotheses()
-    assert whole.totals.tolist() == parts.totals.tolist()
-
-
 def test_a_copy_shares_the_language_model():
     search = PrefixBeamSearch(5, UnitScores(MODEL, LABELS, 0.7))
     assert copy.deepcopy(search).language is search.language
