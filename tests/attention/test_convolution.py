@@ -118,7 +118,7 @@ def written_out(ours, x, padding, margin):
 @pytest.mark.parametrize("padding", [(0, 0, 0, 0), (1, 2, 0, 3)])
 def test_soft_heads_equal_a_softmax_over_all_pairs_in_values_and_gradients(padding, margin):
     torch.manual_seed(0)
-    ours, x = QuadraticAttention(3, 5, 4, padding=padding, margin=margin, head_width=2).double(), image()
+    ours, x = QuadraticAttention(3, 5, 4, padding=padding, margin=margin).double(), image()
     with torch.no_grad():
         ours.sharpness.copy_(torch.tensor([0.01, 0.3, 1.0, 2.5]))
         ours.output.bias.normal_()

@@ -38,8 +38,6 @@ class QuadraticAttention(nn.Module):
             one number for all sides.
         margin: Rows and columns at the sides of the padded image that are not queries (above, below, left, right);
             one number for all sides. `None` equals `padding`, so that the queries are the pixels of the image.
-        head_width: Width K of the values of a head; `None` is the smaller of D and E, with which a head can be any
-            linear map.
 
     Shape:
         image (B, D, R, C) -> (B, E, R, C), or the rows and columns of the padded image without `margin`
@@ -53,10 +51,9 @@ class QuadraticAttention(nn.Module):
         *,
         padding: int | Sides = 0,
         margin: int | Sides | None = None,
-        head_width: int | None = None,
     ) -> None:
         super().__init__()
-        head_width = min(width_in, width_out) if head_width is None else head_width
+        head_width = min(width_in, width_out)  # with which a head can be any linear map
         self.heads = heads
         self.padding = (padding,) * 4 if isinstance(padding, int) else padding
         self.margin = self.padding if margin is None else (margin,) * 4 if isinstance(margin, int) else margin

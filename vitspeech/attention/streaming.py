@@ -7,11 +7,10 @@ tokens and the inputs that wait for their look-ahead.
 Shapes: B batch, T tokens, D model width, H heads, K = D / H head width, W waiting tokens, P stored past tokens.
 """
 
-from collections.abc import Sequence
 from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vitspeech.attention.block import EncoderBlock
 from vitspeech.attention.masks import window_mask
@@ -36,17 +35,6 @@ class Streamable(Protocol):
     training: bool
 
 
-class AttentionEncoder(Streamable, Protocol):
-    """What `EncoderStream` needs of an encoder."""
-
-    positions: nn.Module | None
-    blocks: Sequence[EncoderBlock]
-    norm: nn.Module
-
-    def add_positions(self, x: Tensor, first: int = 0) -> Tensor:
-        """Add the positions `first`, `first` + 1, …, if the encoder adds any: (B, T, D) -> (B, T, D)."""
-
-
 def check_streamable(encoder: Streamable) -> None:
     """Refuse an encoder whose outputs are not final before the end, or change from call to call."""
     if encoder.receptive_field[1] is None:
@@ -66,10 +54,10 @@ class EncoderStream:
     have no gradients.
 
     Args:
-        encoder: In evaluation mode, with a limited `right` in every block.
+        encoder: An `Encoder` in evaluation mode, with a limited `right` in every block.
     """
 
-    def __init__(self, encoder: AttentionEncoder) -> None:
+    def __init__(self, encoder: Streamable) -> None:
         check_streamable(encoder)
         if not isinstance(encoder.positions, SinusoidalPositions | None):
             raise InputError("learned positions end after their table; stream with sinusoidal, relative or rotary ones")

@@ -17,7 +17,7 @@ Shapes: C classes of the search (C - 1 units and the blank).
 
 from bisect import bisect_left
 from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy
 
@@ -27,6 +27,53 @@ from vitspeech.errors import InputError
 
 UNKNOWN_COST = 10.0  # nats, times the weight
 CACHED_ROWS, CACHED_BYTES = 20_000, 64 * 2**20
+
+
+class LanguageScores:
+    """Scores of prefixes, unit by unit: the base of `UnitScores` and `WordScores`.
+
+    Args:
+        model: The language model.
+        weight: α, the weight of the language model.
+        bonus: β, added for each unit or word.
+        most_rows: Rows that are kept.
+
+    Attributes:
+        start: The state of the empty prefix.
+    """
+
+    start: Hashable
+
+    def __init__(self, model: NgramModel, weight: float, bonus: float, most_rows: int) -> None:
+        self.model, self.weight, self.bonus, self.most_rows = model, weight, bonus, most_rows
+        self.rows: dict[Hashable, numpy.ndarray] = {}
+
+    def row(self, state: Any) -> numpy.ndarray:
+        """What each unit adds to the score of a prefix in this state: (C - 1,). Not to be changed."""
+        row = self.rows.get(state)
+        if row is None:
+            if len(self.rows) > self.most_rows:
+                self.rows.clear()
+            row = self.rows[state] = self.new_row(state)
+        return row
+
+    def new_row(self, state: Any) -> numpy.ndarray:
+        """As `row`, computed."""
+        raise NotImplementedError
+
+    def advance(self, state: Any, unit: int) -> Hashable:
+        """The state after one more unit."""
+        raise NotImplementedError
+
+    def final(self, state: Any) -> float:
+        """What is added if the utterance ends here."""
+        return 0.0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"rows": {}}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "LanguageScores":
+        return self  # the rows that it keeps change no result
 
 
 class WordState(NamedTuple):
@@ -41,36 +88,22 @@ class WordState(NamedTuple):
     begun: str
 
 
-class WordScores:
-    """Scores of a language model of words for a search whose units are characters or pieces.
-
-    Args:
-        model: The language model.
-        labels: The units of the search.
-        weight: α, the weight of the language model.
-        bonus: β, added for each word.
-    """
+class WordScores(LanguageScores):
+    """Scores of a language model of words for a search over characters or pieces; β is added for each word."""
 
     def __init__(self, model: NgramModel, labels: Sequence[str], weight: float, bonus: float = 0.0) -> None:
         self.is_pieces = vocabulary_kind(labels) == "pieces"
         self.words = sorted(set(model.vocabulary) - {BEGIN, END, UNKNOWN})
         check_spelling(model, self.words, labels)
-        self.model, self.labels, self.weight, self.bonus = model, list(labels), weight, bonus
+        super().__init__(model, weight, bonus, CACHED_ROWS)
+        self.labels = list(labels)
         self.ends = [label.startswith(WORD_START) if self.is_pieces else label == " " for label in labels]
         self.letters = [label.removeprefix(WORD_START) if self.is_pieces else label.strip() for label in labels]
         self.start = WordState(model.start, "")
-        self.rows: dict[WordState, numpy.ndarray] = {}
         self.costs: dict[str, numpy.ndarray] = {}
 
-    def row(self, state: WordState) -> numpy.ndarray:
-        """What each unit adds to the score of a prefix in this state: (C - 1,). Not to be changed."""
-        row = self.rows.get(state)
-        if row is None:
-            if len(self.rows) > CACHED_ROWS:
-                self.rows.clear()
-            row = numpy.where(self.ends, self.final(state) + self.cost(""), self.cost(state.begun))
-            self.rows[state] = row
-        return row
+    def new_row(self, state: WordState) -> numpy.ndarray:
+        return numpy.where(self.ends, self.final(state) + self.cost(""), self.cost(state.begun))
 
     def cost(self, begun: str) -> numpy.ndarray:
         """What each unit costs after the letters of a word, as more letters of the same word: (C - 1,)."""
@@ -90,7 +123,6 @@ class WordScores:
         return place < len(self.words) and self.words[place].startswith(letters)
 
     def advance(self, state: WordState, unit: int) -> WordState:
-        """The state after one more unit."""
         if not self.ends[unit]:
             return WordState(state.words, state.begun + self.letters[unit])
         words = self.model.advance(state.words, self.token(state.begun)) if state.begun else state.words
@@ -111,10 +143,7 @@ class WordScores:
         return self.model.index.get(word, self.model.index[UNKNOWN])
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"rows": {}, "costs": {}}
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "WordScores":
-        return self  # the rows that it keeps change no result
+        return super().__getstate__() | {"costs": {}}
 
 
 def check_spelling(model: NgramModel, words: Sequence[str], labels: Sequence[str]) -> None:
@@ -127,66 +156,29 @@ def check_spelling(model: NgramModel, words: Sequence[str], labels: Sequence[str
         raise InputError(f"the recognizer's units can spell no word of the language model; {first}")
 
 
-class LanguageScores(Protocol):
-    """Scores of prefixes, unit by unit."""
-
-    start: Hashable
-
-    def row(self, state: Any) -> numpy.ndarray:
-        """What each unit adds to the score of a prefix in this state: (C - 1,). Not to be changed."""
-
-    def advance(self, state: Any, unit: int) -> Hashable:
-        """The state after one more unit."""
-
-    def final(self, state: Any) -> float:
-        """What is added if the utterance ends here."""
-
-
 def new_scores(model: NgramModel, labels: Sequence[str], weight: float, bonus: float) -> LanguageScores:
     """The scores of a language model for a search over `labels`, which it must fit."""
     spells_words = model.kind == "words" != vocabulary_kind(labels)
     return (WordScores if spells_words else UnitScores)(model, labels, weight, bonus)
 
 
-class UnitScores:
+class UnitScores(LanguageScores):
     """Scores of a language model whose tokens are the units of the search.
 
-    Args:
-        model: The language model.
-        labels: The units of the search.
-        weight: α, the weight of the language model.
-        bonus: β, added for each unit, since a language model makes long prefixes less probable.
+    β is added for each unit, since a language model makes long prefixes less probable. The end is not scored.
     """
 
     def __init__(self, model: NgramModel, labels: Sequence[str], weight: float, bonus: float = 0.0) -> None:
         check_units(model, labels)
-        self.model, self.weight, self.bonus, self.start = model, weight, bonus, model.start
-        unknown = model.index.get(UNKNOWN)
+        super().__init__(model, weight, bonus, CACHED_BYTES // (8 * len(labels)))
+        unknown, self.start = model.index.get(UNKNOWN), model.start
         self.tokens = [model.index.get(label, unknown) for label in labels]
-        self.rows: dict[int, numpy.ndarray] = {}
 
-    def row(self, state: int) -> numpy.ndarray:
-        """What each unit adds to the score of a prefix in this state: (C - 1,). Not to be changed."""
-        row = self.rows.get(state)
-        if row is None:
-            if len(self.rows) * len(self.tokens) * 8 > CACHED_BYTES:
-                self.rows.clear()
-            row = self.rows[state] = self.weight * self.model.row(state)[self.tokens] + self.bonus
-        return row
+    def new_row(self, state: int) -> numpy.ndarray:
+        return self.weight * self.model.row(state)[self.tokens] + self.bonus
 
     def advance(self, state: int, unit: int) -> int:
-        """The state after one more unit."""
         return self.model.advance(state, self.tokens[unit])
-
-    def final(self, state: int) -> float:
-        """Nothing: the end of the utterance is not scored."""
-        return 0.0
-
-    def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"rows": {}}
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "UnitScores":
-        return self  # the rows that it keeps change no result
 
 
 def check_units(model: NgramModel, labels: Sequence[str]) -> None:
