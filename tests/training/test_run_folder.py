@@ -31,12 +31,15 @@ def a_broken_link(path: Path) -> None:
     path.symlink_to("nowhere")
 
 
-def test_the_card_has_the_words_that_training_heard_as_unknown(tmp_path, finished_speech_run):
+def test_a_spotters_card_has_the_words_heard_as_unknown_and_training_says_what_it_misses(
+    tmp_path, finished_speech_run, capsys
+):
     words = write_words(tmp_path / "words", count=2)
     data = ["--data=vitspeech.Keywords", f"--data.root={words}", "--data.words=[go,stop]", "--data.batch=4"]
     shape = [argument for argument in TINY_SPEECH if not argument.startswith("--data")]
-    train([*shape, *data, "--trainer.max_epochs=1", f"--run={tmp_path / 'run'}"])
+    train([*shape, "--model=vitspeech.Spotting", *data, "--trainer.max_epochs=1", f"--run={tmp_path / 'run'}"])
     assert json.loads((tmp_path / "run/model/card.json").read_text())["heard_words"] == ["cat"]
+    assert "of 4 words missed at the default threshold" in capsys.readouterr().out
     # A data set without `unknown` does not say it.
     assert "heard_words" not in json.loads((finished_speech_run / "model/card.json").read_text())
 
