@@ -34,6 +34,7 @@ def test_values_mean_the_same_in_every_format(tmp_path):
     Image.fromarray(deep.astype(numpy.int32)).save(tmp_path / "integers.tif")
     (tmp_path / "deep.pgm").write_bytes(b"P5\n8 8\n65535\n" + deep.astype(">u2").tobytes())
     Image.fromarray((deep / 65535).astype(numpy.float32)).save(tmp_path / "floats.tif")
+    Image.fromarray(65535 - deep).save(tmp_path / "white is zero.tif", tiffinfo={262: 0})
     for file in tmp_path.iterdir():
         assert (read_picture(file, 8)[0].numpy() == numpy.round(deep / 257)).all(), file
 

@@ -25,6 +25,7 @@ MOST_STATED = 2**28  # of a JPEG, which is decoded at a fraction of its size: ph
 DECODED = 4  # the side of a decoded picture is at least this multiple of the side that it is scaled to
 BEYOND = 0.1  # of the range of values: what resampling may add; it is cut off
 ORIENTATION, LONG = 0x0112, 4  # a tag of EXIF, and a type of 32 bits
+PHOTOMETRIC = 0x0106  # a tag of TIFF
 UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -48,7 +49,7 @@ def read_square(source: Path | BytesIO, side: int, name: object) -> numpy.ndarra
     with opened(source, side, name) as picture:
         picture.load()
         try:
-            picture = ImageOps.fit(to_rgb(upright(picture)), (side, side), Image.Resampling.BICUBIC)
+            picture = ImageOps.fit(upright(to_rgb(picture), picture), (side, side), Image.Resampling.BICUBIC)
         except PictureError as error:
             raise PictureError(f"{name}: {error}") from None
         return numpy.array(picture)
@@ -65,7 +66,9 @@ def opened(source: Path | BytesIO, side: int, name: object) -> Iterator[Image.Im
             # JPEG files are decoded at 1/2, 1/4 or 1/8 of their size, as in `thumbnail`; others ignore this.
             picture.draft(None, (DECODED * side, DECODED * side))
             if stated > MOST_STATED or picture.width * picture.height > MOST_PIXELS:
-                raise PictureError(f"{name}: {picture.width} × {picture.height} pixels are too many to decode")
+                raise PictureError(
+                    f"{name}: {picture.width} × {picture.height} pixels are too many to decode; scale it down"
+                )
             yield picture
     except PictureError:
         raise
@@ -94,17 +97,21 @@ def problem(error: Exception, source: Path | BytesIO) -> str:
                 return "a HEIC, AVIF or video file, whatever its name says; convert it to JPEG"
         return "not a picture that can be read (BMP, GIF, JPEG, PNG, PPM, TIFF or WebP)"
     if isinstance(error, Image.DecompressionBombError):
-        return "too many pixels to decode"
-    return "too large for the memory" if isinstance(error, MemoryError) else f"broken or truncated picture ({error})"
+        return "too many pixels to decode; scale it down"
+    return (
+        "too large for the memory"
+        if isinstance(error, MemoryError)
+        else f"broken or truncated picture ({error}); copy it again"
+    )
 
 
-def upright(picture: Image.Image) -> Image.Image:
-    """A decoded picture, turned as EXIF says. Nothing else is read of EXIF, which cameras and editors often break."""
+def upright(pixels: Image.Image, picture: Image.Image) -> Image.Image:
+    """The pixels of a picture, turned as its EXIF says, of which nothing else is read: cameras and editors break it."""
     try:
         orientation = find_orientation(picture.info.get("exif", b"")) or picture.getexif().get(ORIENTATION)
     except Exception:  # Pillow raises errors of any class for broken tags
-        return picture
-    return picture.transpose(UPRIGHT[orientation]) if orientation in UPRIGHT else picture
+        return pixels
+    return pixels.transpose(UPRIGHT[orientation]) if orientation in UPRIGHT else pixels
 
 
 def find_orientation(exif: bytes) -> int | None:
@@ -129,6 +136,8 @@ def to_rgb(picture: Image.Image) -> Image.Image:
         if not -BEYOND * most <= low <= high <= (1 + BEYOND) * most:  # also if one is NaN
             kind = "floats" if picture.mode == "F" else "integers of more than 8 bits"
             raise PictureError(f"has values from {low:g} to {high:g}; scale {kind} to 0 .. {most}")
+        if getattr(picture, "tag_v2", {}).get(PHOTOMETRIC) == 0:  # of a TIFF in which 0 is white
+            values = most - values
         gray = (values / most * 255).clip(0, 255)
         return Image.fromarray(gray.round().astype(numpy.uint8)).convert("RGB")
     if picture.has_transparency_data:
