@@ -142,7 +142,8 @@ class DataModule(lightning.LightningDataModule):
             except BrokenFilesError as error:
                 broken.append(str(error))
         if broken:
-            raise BrokenFilesError("; ".join(broken))
+            way = "repair or remove them, or leave them out, up to a share of each split: --data.broken 0.05"
+            raise BrokenFilesError("; ".join([*broken, way]))
         self.train, self.validation = read["train"], read["validation"]
 
     def prepare_test(self) -> None:

@@ -68,10 +68,12 @@ class ImageFolder(ImageData):
 
     def read(self, split: str) -> Dataset:
         items = self.splits[split]
+        files, pictures = [item.file for item in items], []
         in_files = self.storage == FILES or len(items) * 3 * self.image**2 > IN_MEMORY_BYTES
-        check, pictures = partial(check_picture, side=self.image) if in_files else self.read_file, []
         if self.checks_files or not in_files:
-            places, pictures = readable_files([item.file for item in items], check, split, self.broken)
+            check = partial(check_picture, side=self.image) if in_files else self.read_file
+            verb = "checking" if in_files else "reading"
+            places, pictures = readable_files(files, check, split, self.broken, verb=verb)
             items = self.splits[split] = [items[place] for place in places]
         indices = {label: index for index, label in enumerate(self.labels)}
         labels = torch.tensor([indices[item.label] for item in items])
