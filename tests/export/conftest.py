@@ -25,18 +25,18 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def exported(shared: Path) -> Callable[..., Path]:
-    """The folder of an exported released model: `exported("vit-cifar10")`, with the options of `vitspeech.export`.
+    """The folder of an exported released model: `exported("vit-cifar10")`; of two models, with attention weights.
 
     The first of the parallel test processes that asks for it exports it. Tests must not change the folder; copy it.
     """
 
-    def export_once(name: str, *, offline: bool = False, attention: bool = False) -> Path:
-        options = ["offline"] * offline + ["attention"] * attention
-        target = shared / "exported" / "-".join([name, *options])
+    def export_once(name: str) -> Path:
+        target = shared / "exported" / name
         target.parent.mkdir(exist_ok=True)
         with FileLock(target.with_suffix(".lock")):
             if not target.is_dir():
-                export(vitspeech.load(ROOT / "checkpoints" / name), target, offline=offline, attention=attention)
+                attention = name in ("vit-cifar10", "speech-commands-truncated")
+                export(vitspeech.load(ROOT / "checkpoints" / name), target, attention=attention)
         return target
 
     return export_once
@@ -50,7 +50,7 @@ def graph(shared: Path, finished_run: Path) -> onnx.ModelProto:
     with FileLock(target.with_suffix(".lock")):
         if not target.is_file():
             model = vitspeech.load(finished_run)
-            (graph,) = folders.spec_of(model, offline=False, attention=False).graphs.values()
+            (graph,) = folders.spec_of(model).graphs.values()
             made = folders.to_onnx(graph)
             onnx.save(made, draft := target.with_suffix(".draft"))
             draft.rename(target)

@@ -45,7 +45,7 @@ def exported(network, folder):
     "make",
     [
         lambda: SpeechClassifier(3, tokens(), SETTINGS, positions="relative", pooling="self_attentive"),
-        lambda: SpeechCNN(3, tokens(), depth=1, kernel=3),
+        pytest.param(lambda: SpeechCNN(3, tokens(), depth=1, kernel=3), marks=pytest.mark.slow),
         pytest.param(lambda: SpeechClassifier(3, tokens(), WindowMLP(16, 2, 3, hidden=8)), marks=pytest.mark.slow),
     ],
 )

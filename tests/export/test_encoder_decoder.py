@@ -52,4 +52,4 @@ def test_a_recurrent_decoder_is_refused():
     network = SpeechTranscriber(3, SpeechFrontend(8, mels=8), {"depth": 1, "heads": 2}, decoder=RecurrentDecoder(8))
     model = Model(network.eval(), ["a", "b", "c"], {"sample_rate_hz": 16_000, "units": "words"}, {}, {})
     with pytest.raises(InputError, match=r"^SpeechTranscriber can't be exported: its decoder RecurrentDecoder is not"):
-        spec_of(model, offline=False, attention=False)
+        spec_of(model)

@@ -98,19 +98,19 @@ def test_models_that_are_neither_of_images_nor_of_speech_are_refused(finished_ru
 def test_classifiers_are_streams_if_their_rows_are_all_that_they_compute(encoder, pooling, expected):
     network = SpeechClassifier(3, SpeechFrontend(8), {"depth": 1, "heads": 2, **encoder}, pooling=pooling).eval()
     model = Model(network, list("abc"), {"sample_rate_hz": 16_000, "seconds": 1.0}, {}, {})
-    assert folders.spec_of(model, offline=False, attention=False).name == expected
-    assert folders.spec_of(model, offline=True, attention=False).name == "clips"
+    assert folders.spec_of(model).name == expected
+    assert folders.spec_of(model, offline=True).name == "clips"
     if expected != "stream":
         reason = "SelfAttentivePooling needs the whole clip" if pooling == "self_attentive" else "unlimited"
         with pytest.raises(InputError, match=reason):
-            folders.check_streaming(model)
+            folders.spec_of(model, stream=True)
         with pytest.raises(InputError, match="for whole clips is exported without attention weights"):
-            folders.spec_of(model, offline=False, attention=True)
+            folders.spec_of(model, attention=True)
 
 
 def test_offline_is_for_classifiers_of_clips(finished_run):
     with pytest.raises(InputError, match=r"--offline.* is for classifiers of clips of speech, and ViT is none"):
-        folders.spec_of(vitspeech.load(finished_run), offline=True, attention=False)
+        folders.spec_of(vitspeech.load(finished_run), offline=True)
 
 
 def test_without_onnx_runtime_the_extra_is_named(finished_run, tmp_path, monkeypatch):

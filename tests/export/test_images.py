@@ -11,8 +11,7 @@ import torch
 from vitspeech.attention import EncoderConfig
 from vitspeech.checkpoint.model import Model
 from vitspeech.errors import InputError
-from vitspeech.export.folder import export
-from vitspeech.export.images import ImageGraph, WithAttention, has_attention
+from vitspeech.export.folder import export, spec_of
 from vitspeech.export.parity import compare_weights
 from vitspeech.export.stream.spec import compare_stream_weights
 from vitspeech.export.stream.stream_step import StreamStep
@@ -54,7 +53,7 @@ def normalized(batch):
     return (batch.movedim(3, 1) / 255 - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(STD).view(3, 1, 1)
 
 
-@pytest.mark.parametrize("name", VITS)
+@pytest.mark.parametrize("name", ["class", pytest.param("rotary", marks=pytest.mark.slow)])
 def test_weights_of_a_vit_are_those_that_are_drawn(name, tmp_path):
     torch.manual_seed(1)
     options = VITS[name]
@@ -101,13 +100,12 @@ def test_a_network_without_known_weights_is_refused(network, side, reason, tmp_p
     with pytest.raises(InputError, match=reason):
         export(model_of(network(), side), tmp_path / "exported", attention=True)
     assert not (tmp_path / "exported").exists()
-    assert not has_attention(model_of(network(), side))  # the page exports it without
+    assert spec_of(model_of(network(), side), attention=None).metadata["attention"] == []  # as the page exports it
 
 
 def test_the_network_stays_as_it_is():
     network = TimmModel(5, "vit_tiny_patch16_224", TIMM, image=SIDE).eval()
-    assert has_attention(model_of(network))
-    WithAttention(ImageGraph(network, {"mean": MEAN, "std": STD}))
+    assert len(spec_of(model_of(network), attention=None).metadata["attention"]) == 2
     assert all(block.attn.fused_attn and not block.attn.attn_drop._forward_hooks for block in network.network.blocks)
 
 

@@ -47,7 +47,7 @@ def test_linear_layers_have_8_bits_and_the_front_end_has_not(exported):
 
 def test_log_mel_filters_of_a_stream_stay_in_float(finished_speech_run):
     model = vitspeech.load(finished_speech_run)
-    spec = spec_of(model, offline=False, attention=False)
+    spec = spec_of(model)
     before = to_onnx(spec.graphs["model.onnx"])
     quantized = int8.quantize(before, spec, None)
     filters = [node for node in quantized.graph.node if "log_mel" in node.name and "MatMul" in node.op_type]
@@ -58,7 +58,7 @@ def test_log_mel_filters_of_a_stream_stay_in_float(finished_speech_run):
 def test_convolutions_of_a_cnn_have_8_bits_and_the_first_one_has_not(finished_run):
     run = vitspeech.load(finished_run)
     model = replace(run, network=vitspeech.CNN(len(run.labels), widths=(8, 8, 8)).eval())
-    spec = spec_of(model, offline=False, attention=False)
+    spec = spec_of(model)
     before = to_onnx(spec.graphs["model.onnx"])
     for node in before.graph.node:
         node.name = node.name.replace("head/", "fc/")  # of networks of timm and of one's own
@@ -83,10 +83,10 @@ def test_a_fall_of_accuracy_and_a_rise_of_an_error_rate_are_refused(
     finished_run, monkeypatch, metric, before, after, is_refused
 ):
     values = iter((before, after))
-    monkeypatch.setattr(int8, "measured", lambda *_: int8.Measured(metric, next(values), 1, 1.0))
+    monkeypatch.setattr(int8, "measured", lambda *_: {metric: next(values), "milliseconds": 1.0})
     monkeypatch.setattr(int8, "quantize", lambda graph, *_: graph)
     monkeypatch.setattr(int8, "card_dataset", lambda *_: None)
-    spec = spec_of(vitspeech.load(finished_run), offline=False, attention=False)
+    spec = spec_of(vitspeech.load(finished_run))
     if is_refused:
         with pytest.raises(InputError, match=f"--int8 changes {metric} from {before:.4f} to {after:.4f}"):
             int8.to_int8(None, spec, onnx.ModelProto(), None)
@@ -104,7 +104,7 @@ def test_encoder_decoders_have_no_8_bits():
 def test_products_in_8_bits_are_those_in_single_precision_on_every_processor(finished_run, exported):
     """Signed weights, whose sums overflow on x86 without VNNI, differed by a third of the standard deviation there."""
     model = vitspeech.load(finished_run)
-    spec = spec_of(model, offline=False, attention=False)
+    spec = spec_of(model)
     shape = 20, *spec.graphs["model.onnx"].inputs["pixels"].shape[1:]
     pixels = torch.randint(256, shape, generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
     quantized = session((exported[0] / "model.onnx").read_bytes()).run(None, {"pixels": pixels.numpy()})[0]

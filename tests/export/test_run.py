@@ -198,7 +198,7 @@ def test_an_altered_model_json_is_refused(bare, copied, change, message):
 
 
 def test_the_graph_of_another_model_is_refused_though_its_checksum_is_noted(bare, copied, exported):
-    shutil.copy(exported("speech-commands-causal") / "model.onnx", copied)
+    shutil.copy(exported("keywords-12") / "model.onnx", copied)
     rewrite(copied, lambda about: about["files"].update({"model.onnx": sha256(copied / "model.onnx")}))
     assert "model.onnx says something else" in refused(bare, copied, TALK)
 
@@ -213,7 +213,7 @@ def test_files_that_are_missing_are_named(bare, copied):
 def test_a_state_that_is_missing_broken_or_of_another_model_is_refused(bare, exported, tmp_path):
     folder, state = exported(TRUNCATED), tmp_path / "state.npz"
     assert f"{state}: no such state" in refused(bare, folder, TALK, "--load-state", state)
-    printed(bare, exported("speech-commands-causal"), TALK, "--save-state", state)
+    printed(bare, exported("keywords-12"), TALK, "--save-state", state)
     assert f"{state}: the state of another model" in refused(bare, folder, TALK, "--load-state", state)
     shutil.copy(state, tmp_path / "whole.npz")
     state.write_bytes(b"no state")
@@ -223,7 +223,7 @@ def test_a_state_that_is_missing_broken_or_of_another_model_is_refused(bare, exp
     changes = ({"state": parts["state"][:, 1:]}, {"pending": parts["state"]}, {"decoder_runs": numpy.zeros(3)})
     for change in (*changes, unknown_word):
         numpy.savez(state, **parts | change)
-        line = refused(bare, exported("speech-commands-causal"), TALK, "--load-state", state)
+        line = refused(bare, exported("keywords-12"), TALK, "--load-state", state)
         assert f"{state}: a damaged state" in line
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vitspeech.checkpoint.model import Model
 from vitspeech.errors import InputError
@@ -16,17 +16,6 @@ from vitspeech.export.graphs import ExportSpec, Graph
 from vitspeech.export.parity import compare_batches, recording
 
 BATCHES = (1, 2, 5)  # sizes of the batches that are compared
-
-
-class ClipGraph(nn.Module):
-    """A speech classifier in evaluation mode as a graph: samples within ±1 (B, N) -> (B, C)."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, samples: Tensor) -> Tensor:
-        return self.network(samples)
 
 
 def clip_spec(model: Model) -> ExportSpec:
@@ -41,7 +30,7 @@ def clip_spec(model: Model) -> ExportSpec:
 
 def spec_for(model: Model, others: Mapping[int, int], metadata: Mapping[str, Any]) -> ExportSpec:
     """How it is exported for one length, or for any if others (samples: size of the batch) are to be compared."""
-    rate_hz, module = model.preprocessing["sample_rate_hz"], ClipGraph(model.network).eval()
+    rate_hz, module = model.preprocessing["sample_rate_hz"], model.network.eval()
     count = round(model.preprocessing["seconds"] * rate_hz)
 
     def clips(batch: int, length: int = count) -> Tensor:

@@ -29,12 +29,10 @@ from typing import Any
 
 from PIL import Image
 
-from vitspeech.attention import Encoder
 from vitspeech.checkpoint.model import Model
 from vitspeech.data.images.cifar import LABELS, Cifar
 from vitspeech.errors import InputError
-from vitspeech.export.folder import GRAPH, METADATA, check_new, export, is_streaming, new_folder
-from vitspeech.export.images import has_attention
+from vitspeech.export.folder import GRAPH, METADATA, check_new, export, new_folder
 from vitspeech.export.runner.model_folder import open_graph, read_about
 from vitspeech.files import replacing, write_json
 from vitspeech.models.seq2seq import EncoderDecoder
@@ -114,10 +112,7 @@ def write_model(source: Path, target: Path, load: Callable[[Path], Model]) -> di
         model = load(source)
         if isinstance(model.network, EncoderDecoder):
             raise InputError(refusal)
-        if "image" in model.preprocessing:
-            return export(model, target, attention=has_attention(model))
-        is_attention = isinstance(getattr(model.network, "encoder", None), Encoder)
-        return export(model, target, attention=is_attention and is_streaming(model))
+        return export(model, target, attention=None)
     try:
         metadata = read_about(source)
         open_graph(source, metadata)

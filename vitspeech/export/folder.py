@@ -11,7 +11,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,9 @@ from vitspeech.export.graphs import ExportSpec, session, to_onnx
 from vitspeech.export.images import image_spec
 from vitspeech.export.int8 import to_int8
 from vitspeech.export.runner import runner
-from vitspeech.export.stream.block_steps import check_attention, has_fixed_state
+from vitspeech.export.stream.block_steps import has_fixed_state
 from vitspeech.export.stream.spec import stream_spec
 from vitspeech.files import sha256, sync, write_json
-from vitspeech.inference.stream import AudioStream
 from vitspeech.models.seq2seq import EncoderDecoder
 
 FORMAT = 1
@@ -41,7 +40,7 @@ def export(
     *,
     offline: bool = False,
     stream: bool = False,
-    attention: bool = False,
+    attention: bool | None = False,
     int8: bool = False,
     data: str | None = None,
 ) -> dict[str, Any]:
@@ -52,7 +51,7 @@ def export(
         folder: A new folder.
         offline: Export a streamable speech classifier as one for whole clips.
         stream: Refuse a model that can't be streamed; not together with `offline`.
-        attention: Add the attention weights of every block as further outputs.
+        attention: Add the attention weights of every block as further outputs; `None` does so if that is possible.
         int8: Quantize the weights, if that costs at most half a point of accuracy on the test set of the card.
         data: The folder of that data set; `None` is the default of the data set's class.
 
@@ -66,16 +65,16 @@ def export(
     """
     folder = Path(folder)
     check_new(folder)
-    if stream:
-        check_streaming(model)
-    spec, graphs, parity = convert(spec_of(model, offline=offline, attention=attention))
+    spec, graphs, parity = convert(spec_of(model, offline=offline, stream=stream, attention=attention))
     metadata = {"format": FORMAT, "kind": spec.name, "name": model.card.get("name"), "labels": model.labels}
-    metadata |= spec.metadata | {"source": source_of(model), "parity": parity}
+    metadata |= spec.metadata | {"source": None, "parity": parity}
+    if model.folder is not None:
+        metadata["source"] = {"sha256": sha256(model.folder / WEIGHTS), "card_sha256": sha256(model.folder / CARD)}
     if int8:
         parity["of"] = "fp32, before quantization"
         graphs[GRAPH], metadata["int8"] = to_int8(model, spec, graphs[GRAPH], data)
     contents = {file: with_metadata(graph, metadata) for file, graph in graphs.items()}
-    return write(folder, metadata, contents | runner(metadata))
+    return write(folder, metadata, contents | runner(spec.name))
 
 
 def convert(spec: ExportSpec) -> tuple[ExportSpec, dict[str, "onnx.ModelProto"], dict[str, float]]:  # noqa: F821
@@ -89,19 +88,22 @@ def convert(spec: ExportSpec) -> tuple[ExportSpec, dict[str, "onnx.ModelProto"],
         return convert(replace(spec.fallback, metadata=spec.fallback.metadata | {"fixed_because": str(error)}))
 
 
-def spec_of(model: Model, *, offline: bool, attention: bool) -> ExportSpec:
+def spec_of(model: Model, *, offline: bool = False, stream: bool = False, attention: bool | None = False) -> ExportSpec:
     """How a model is exported; an `InputError` if it can't be."""
+    if attention is None:
+        with suppress(InputError):
+            return spec_of(model, offline=offline, stream=stream, attention=True)
     name, of_clips = type(model.network).__name__, "seconds" in model.preprocessing
     if offline and not of_clips:
         raise InputError(f"offline (--offline) is for classifiers of clips of speech, and {name} is none; leave it out")
-    if "image" in model.preprocessing:
+    if "image" in model.preprocessing and not stream:
         return image_spec(model, attention)
-    of_units = isinstance(model.network, EncoderDecoder)
-    streams = "sample_rate_hz" in model.preprocessing and not of_units and not offline and is_streaming(model)
+    of_units, of_speech = isinstance(model.network, EncoderDecoder), "sample_rate_hz" in model.preprocessing
+    streams = stream or (of_speech and not of_units and not offline and is_streaming(model))
     if not (of_units or of_clips or streams):
         raise InputError(f"{name} can't be exported: only classifiers of images and clips, models that stream, and "
                          "encoder-decoders can")  # fmt: skip
-    if attention and not (streams and isinstance(model.network.encoder, Encoder)):
+    if attention and not (streams and isinstance(getattr(model.network, "encoder", None), Encoder)):
         raise InputError(f"{name}{' for whole clips' * (not streams)} is exported without attention weights: they are "
                          "for images, and for streams whose encoder is attention")  # fmt: skip
     if streams:
@@ -120,24 +122,6 @@ def is_streaming(model: Model) -> bool:
     if getattr(encoder, "receptive_field", (None, None))[1] is None or not isinstance(pooling, MeanPooling | None):
         return False
     return "seconds" not in model.preprocessing or not isinstance(encoder, Encoder) or has_fixed_state(encoder)
-
-
-def check_streaming(model: Model) -> None:
-    """Refuse what is not exported as a stream, with the reason."""
-    AudioStream(model.network)  # which says why not
-    if not is_streaming(model):
-        name, pooling = type(model.network).__name__, type(model.network.pooling).__name__
-        if isinstance(model.network.encoder, Encoder):
-            check_attention(model.network.encoder, name)
-        raise InputError(f"{name} can't be exported as a stream: {pooling} needs the whole clip, only the logits of "
-                         "MeanPooling are the mean of a stream's rows")  # fmt: skip
-
-
-def source_of(model: Model) -> dict[str, str] | None:
-    """Checksums of the weights and the card that a model was loaded from."""
-    if model.folder is None:
-        return None
-    return {"sha256": sha256(model.folder / WEIGHTS), "card_sha256": sha256(model.folder / CARD)}
 
 
 def check_new(folder: Path) -> None:

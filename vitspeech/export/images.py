@@ -11,13 +11,15 @@ import numpy
 import torch
 from torch import Tensor, nn
 
-from vitspeech.attention import ClassToken, MultiHeadAttention
+from vitspeech.attention import MultiHeadAttention
 from vitspeech.checkpoint.model import Model
 from vitspeech.data.images.reading import read_picture
 from vitspeech.errors import InputError
 from vitspeech.export.graphs import ExportSpec, Graph, generator
 from vitspeech.export.parity import compare_batches, compare_weights
-from vitspeech.models import TimmModel, ViT
+from vitspeech.models import ViT
+from vitspeech.receptive.heads.measures import class_tokens_of
+from vitspeech.receptive.heads.weights import multi_head, unwrapped
 from vitspeech.samples import FOLDER
 
 PICTURES = ("cat.jpg", "horse.jpg")
@@ -67,15 +69,11 @@ class WithAttention(nn.Module):
         self.weights = []
         return self.classifier(pixels), *self.weights
 
-    def attend(
-        self, layer: MultiHeadAttention, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor
-    ) -> Tensor:
+    def attend(self, layer: MultiHeadAttention, args: tuple, kwargs: dict[str, Any], output: Tensor) -> Tensor:
         """The output of one of our layers; its weights are noted."""
-        (x,) = args
-        query, key, value = layer.project(x, None)
-        attended, weights = layer.attend(query, key, value, layer.build_mask(query, key, kwargs.get("padding"), None))
+        recomputed, weights = multi_head(layer, *args, **kwargs)
         self.weights.append(weights)
-        return layer.output(layer.merge_heads(attended))
+        return recomputed
 
     @torch.inference_mode()
     def metadata(self, pixels: Tensor) -> dict[str, Any]:
@@ -108,18 +106,17 @@ def attends(module: nn.Module) -> bool:
 
 def tokens_of(network: nn.Module) -> tuple[list[int], int]:
     """Rows and columns of the patches of a `ViT` or a timm vision transformer, and the number of tokens before them."""
+    grid = getattr(getattr(unwrapped(network), "patch_embed", None), "grid_size", None)
     if isinstance(network, ViT):
-        return [network.patches.grid] * 2, int(isinstance(network.pooling, ClassToken))
-    inner = network.network if isinstance(network, TimmModel) else network
-    grid = getattr(getattr(inner, "patch_embed", None), "grid_size", None)
+        grid = [network.patches.grid] * 2
     if grid is None:
         raise InputError(f"{name_of(network)}: its attention can't be exported: its tokens can't be mapped to patches")
-    return list(grid), getattr(inner, "num_prefix_tokens", 0)
+    return list(grid), class_tokens_of(network)
 
 
 def name_of(network: nn.Module) -> str:
     """The class of a network, or of the timm network within."""
-    return type(network.network if isinstance(network, TimmModel) else network).__name__
+    return type(unwrapped(network)).__name__
 
 
 def image_spec(model: Model, attention: bool = False) -> ExportSpec:
@@ -152,15 +149,6 @@ def pairs_of_weights(
         with torch.inference_mode():
             expected = [weights.numpy() for weights in module(pixels)[1:]]
         yield from zip(expected, running.run(None, {"pixels": pixels.numpy()})[1:], strict=True)
-
-
-def has_attention(model: Model) -> bool:
-    """Whether an image classifier can be exported with its attention weights."""
-    try:
-        image_spec(model, attention=True)
-    except InputError:
-        return False
-    return True
 
 
 def batches(side: int) -> Iterator[Tensor]:

@@ -14,7 +14,6 @@ import platform
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -96,21 +95,6 @@ class GraphNetwork(nn.Module):
         ]
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Accuracy, size and speed of one graph."""
-
-    metric: str  # the main metric of the evaluation, such as `test_accuracy`
-    value: float
-    bytes: int
-    milliseconds: float  # median time of one input (a picture, a clip, or a step of a stream) on one core
-
-    @property
-    def described(self) -> dict[str, float]:
-        """For `model.json`."""
-        return {self.metric: self.value, "bytes": self.bytes, "milliseconds": self.milliseconds}
-
-
 def to_int8(
     model: Model, spec: ExportSpec, graph: "ModelProto", root: str | None
 ) -> tuple["ModelProto", dict[str, Any]]:
@@ -124,35 +108,29 @@ def to_int8(
     data = card_dataset(model, root)
     quantized = quantize(graph, spec, data)
     before, after = (measured(model, spec, each.SerializeToString(), data) for each in (graph, quantized))
-    is_error = before.metric.endswith("_rate")  # of words or characters
-    fall = after.value - before.value if is_error else before.value - after.value
-    if fall > ALLOWED + 1e-9:
-        change = f"{before.metric} from {before.value:.4f} to {after.value:.4f}"
+    metric = next(iter(before))
+    fall = before[metric] - after[metric]
+    if (-fall if metric.endswith("_rate") else fall) > ALLOWED + 1e-9:  # error rates of words or characters rise
+        change = f"{metric} from {before[metric]:.4f} to {after[metric]:.4f}"
         raise InputError(f"--int8 changes {change}, by more than {ALLOWED}: nothing is written; export without --int8")
-    report = {"fp32": before.described, "int8": after.described}
-    if after.milliseconds >= before.milliseconds:
+    report = {"fp32": before, "int8": after}
+    if after["milliseconds"] >= before["milliseconds"]:
         report["note"] = f"8 bits are not faster than fp32 on this machine ({platform.machine()})"
     return quantized, report
 
 
-def measured(model: Model, spec: ExportSpec, graph: bytes, data: LightningDataModule) -> Measured:
-    """Accuracy, size and speed of a graph."""
+def measured(model: Model, spec: ExportSpec, graph: bytes, data: LightningDataModule) -> dict[str, float]:
+    """The main metric, `bytes`, and median `milliseconds` of one input (a picture, a clip, or a step) on one core."""
     running = session(graph)
     search = Search(**model.card.get("metrics", {}).get("search", {}))
     network = GraphNetwork(model.network, spec, {FILE: running}).eval()
     name, value = find_task(model.task, model.trust).evaluate(network, data, search=search).headline
-    return Measured(name, value, len(graph), milliseconds(running, spec))
-
-
-def milliseconds(running: Any, spec: ExportSpec) -> float:
-    """Median time of one input."""
-    graph, times = spec.graphs[FILE], []
-    feeds = {name: tensor[:1].numpy() for name, tensor in graph.inputs.items()}
+    feeds, times = {name: tensor[:1].numpy() for name, tensor in spec.graphs[FILE].inputs.items()}, []
     for _ in range(WARM_UP + RUNS):
         start = time.perf_counter()
         running.run(None, feeds)
         times.append(1000 * (time.perf_counter() - start))
-    return median(times[WARM_UP:])
+    return {name: value, "bytes": len(graph), "milliseconds": median(times[WARM_UP:])}
 
 
 def quantize(graph: "ModelProto", spec: ExportSpec, data: LightningDataModule) -> "ModelProto":

@@ -23,8 +23,7 @@ SPEECH = "left-right-go.wav"
 @cache
 def sample(rate_hz: int) -> Tensor:
     """The sample recording, within ±1 (N,)."""
-    samples = read_audio(FOLDER / SPEECH, rate_hz)
-    return samples if samples.is_floating_point() else samples / 32768
+    return read_audio(FOLDER / SPEECH, rate_hz) / 32768
 
 
 def recording(rate_hz: int, start_s: float = 0.0, seconds: float | None = None) -> Tensor:

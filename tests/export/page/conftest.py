@@ -21,7 +21,7 @@ def site(browser, exported, runtime, shared):
         if not target.is_dir():
             named.mkdir()
             for name in (TRUNCATED, CTC, CLIPS):
-                (named / name).symlink_to(exported(name, attention=name == TRUNCATED))
+                (named / name).symlink_to(exported(name))
             with pytest.MonkeyPatch.context() as patch:  # the labels of the random labeler change every few frames
                 patch.setattr("vitspeech.export.stream.spec.SHORTEST_WORD_S", SHORTEST_MS / 1000)
                 for name in RANDOM:

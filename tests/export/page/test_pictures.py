@@ -17,7 +17,7 @@ from vitspeech.export.demo import write_demo
 from vitspeech.plots.attention import forward_with_attention
 from vitspeech.samples import FOLDER
 
-VIT, CNN = "vit-cifar10-attention", "cnn-cifar10"  # folders of the fixture `exported`
+VIT, CNN = "vit-cifar10", "cnn-cifar10"  # folders of the fixture `exported`
 MAP = f"[data-model={VIT}] .map"
 
 
@@ -25,7 +25,7 @@ MAP = f"[data-model={VIT}] .map"
 def window(tmp_path_factory, browser, exported, runtime):
     """A window with the page of the released ViT and CNN; the camera is a test pattern."""
     folder = tmp_path_factory.mktemp("demo") / "page"
-    write_demo([exported("vit-cifar10", attention=True), exported("cnn-cifar10")], folder, runtime, vitspeech.load)
+    write_demo([exported(VIT), exported(CNN)], folder, runtime, vitspeech.load)
     with served(folder) as address, opened(browser, address) as page:
         yield page
 
@@ -104,11 +104,11 @@ def test_probabilities_are_those_of_torch(page, tmp_path, name):
         options["exif"] = exif
     picture.save(tmp_path / name, **options)
     choose(page, tmp_path / name)
-    for model_name, panel in (("vit-cifar10", VIT), (CNN, CNN)):
-        model = vitspeech.load(ROOT / "checkpoints" / model_name)
+    for name in (VIT, CNN):
+        model = vitspeech.load(ROOT / "checkpoints" / name)
         with torch.inference_mode():
             expected = model.network(inputs_of(model, tmp_path / name)).softmax(-1)[0]
-        computed = shown(page, panel)
+        computed = shown(page, name)
         assert list(computed) == model.labels
         assert numpy.abs(numpy.array(list(computed.values())) - expected.numpy()).max() < 1e-3
 

@@ -1,22 +1,27 @@
-"""The files of an exported folder that run it without vitspeech, copied as they are: `run.py` and what it imports."""
+"""The files of an exported folder that run it without vitspeech: `run.py` and the modules that it imports.
 
-from collections.abc import Mapping
+They are modules of the package that need numpy, ONNX Runtime, soundfile or Pillow alone, and import each other by
+lines `from vitspeech.decoding.keywords import …`. In the copies, which lie beside each other, these lines become
+`from keywords import …`.
+"""
+
+import re
 from pathlib import Path
-from typing import Any
 
-from vitspeech.data.images import pictures
-from vitspeech.decoding import keywords, unit_runs
-
-HERE = Path(__file__).parent
+PACKAGE = Path(__file__).parents[2]
+IMPORT = re.compile(rb"^( *)from vitspeech\.([\w.]+) import ", re.MULTILINE)
 
 
-def runner(metadata: Mapping[str, Any]) -> dict[str, bytes]:
-    """The content of `run.py` and of the files beside it, for a model with this metadata."""
-    sources = {"run.py": HERE / f"{metadata['kind'].replace('-', '_')}.py"}
-    sources["model_folder.py"] = HERE / "model_folder.py"
-    shared = [pictures] if metadata["kind"] == "images" else []
-    if metadata["kind"] == "stream":
-        sources["stream_state.py"] = HERE / "stream_state.py"
-        shared = [keywords if metadata["task"] == "classification" else unit_runs]
-    sources |= {Path(module.__file__).name: Path(module.__file__) for module in shared}
-    return {name: source.read_bytes() for name, source in sources.items()}
+def runner(kind: str) -> dict[str, bytes]:
+    """The content of `run.py` and of the files beside it, for a model of this kind."""
+    contents, waiting = {}, {"run.py": f"export.runner.{kind.replace('-', '_')}"}
+    while waiting:
+        name, module = waiting.popitem()
+        source = (PACKAGE / f"{module.replace('.', '/')}.py").read_bytes()
+        imported = [found[2].decode() for found in IMPORT.finditer(source)]
+        waiting |= {f"{each.rpartition('.')[2]}.py": each for each in imported}
+        waiting = {other: each for other, each in waiting.items() if other not in {*contents, name}}
+        contents[name] = IMPORT.sub(
+            lambda found: found[1] + b"from " + found[2].rpartition(b".")[2] + b" import ", source
+        )
+    return contents

@@ -13,7 +13,8 @@ import argparse
 from pathlib import Path
 
 import numpy
-from model_folder import (
+
+from vitspeech.export.runner.model_folder import (
     fit_length,
     most_probable,
     open_graph,

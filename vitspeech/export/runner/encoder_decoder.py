@@ -15,7 +15,8 @@ import argparse
 from pathlib import Path
 
 import numpy
-from model_folder import open_graph, read_about, read_each, read_sound, run_command, within_one
+
+from vitspeech.export.runner.model_folder import open_graph, read_about, read_each, read_sound, run_command, within_one
 
 FOLDER = Path(__file__).parent
 LONGEST_S = 60.0  # of a recording, whose whole length is attended to

@@ -13,7 +13,15 @@ import argparse
 from pathlib import Path
 
 import numpy
-from model_folder import check_file, most_probable, open_graph, read_about, read_each, run_command
+
+from vitspeech.export.runner.model_folder import (
+    check_file,
+    most_probable,
+    open_graph,
+    read_about,
+    read_each,
+    run_command,
+)
 
 FOLDER = Path(__file__).parent
 
@@ -41,7 +49,7 @@ def read_picture(path: str | Path, side: int) -> numpy.ndarray:
 
     EXIF rotation is applied, transparent pixels are blended with white.
     """
-    from pictures import read_square  # needs Pillow
+    from vitspeech.data.images.pictures import read_square  # needs Pillow
 
     check_file(path)
     return read_square(Path(path), side, path)

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy
-from model_folder import (
+
+from vitspeech.export.runner.model_folder import (
     SHORTEST_S,
     fit_length,
     most_probable,
@@ -33,7 +34,7 @@ from model_folder import (
     softmax,
     within_one,
 )
-from stream_state import load_state, save_state
+from vitspeech.export.runner.stream_state import load_state, save_state
 
 FOLDER = Path(__file__).parent
 OUTPUTS = ["logits", "valid_out", "state_out"]
@@ -123,11 +124,11 @@ def decoder_of(about: dict):
     """The decoder that turns logits into words: keyword spotting, or greedy decoding of CTC or of frame labels."""
     times = {"hop_s": about["row_ms"] / 1000, "first_s": about["first_row_ms"] / 1000}
     if about["task"] != "classification":
-        from unit_runs import UnitDecoder
+        from vitspeech.decoding.unit_runs import UnitDecoder
 
         least = {"shortest_s": about["shortest_ms"] / 1000, "least_probability": about["least_probability"]}
         return UnitDecoder(about["labels"], **times, **least)
-    from keywords import KeywordDecoder, SpottingSettings
+    from vitspeech.decoding.keywords import KeywordDecoder, SpottingSettings
 
     clip_tokens = 1 + (about["clip_samples"] - about["window_samples"]) // about["hop_samples"]
     settings, latency_s = SpottingSettings(**about["spotting"]), about["delay_ms"] / 1000

@@ -16,7 +16,6 @@ from vitspeech.attention.positions import SinusoidalPositions, rotate_real
 from vitspeech.attention.scores import SCORES
 from vitspeech.encoders.recurrent import RecurrentBlock
 from vitspeech.encoders.window_mlp import WindowMLP
-from vitspeech.errors import InputError
 
 # q·k of rotated vectors depends on their distance only, so positions within the window do; other scores need those in
 # the recording.
@@ -170,19 +169,7 @@ def steps_of(block: EncoderBlock) -> list[nn.Module]:
 
 def has_fixed_state(encoder: Encoder) -> bool:
     """Whether an encoder can be streamed with a state of fixed size, for any time."""
-    is_limited = None not in (*encoder.left, *encoder.right)
-    return is_limited and isinstance(encoder.positions, SinusoidalPositions | None)
-
-
-def check_attention(encoder: Encoder, name: str) -> None:
-    """Refuse an encoder that can't be streamed with a state of fixed size."""
-    if not has_fixed_state(encoder):
-        is_limited = None not in (*encoder.left, *encoder.right)
-        reason = "learned positions end after their table" if is_limited else (
-            f"left={encoder.left}, right={encoder.right} of a block is unlimited, so its state would grow; train it "
-            "with a limited `left`, or export a classifier with --offline"
-        )  # fmt: skip
-        raise InputError(f"{name} can't be exported as a stream: {reason}")
+    return None not in encoder.receptive_field and isinstance(encoder.positions, SinusoidalPositions | None)
 
 
 def angles(positions: Tensor, width: int) -> tuple[Tensor, Tensor]:

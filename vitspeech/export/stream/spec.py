@@ -16,6 +16,7 @@ from vitspeech.attention import MeanPooling
 from vitspeech.checkpoint.model import Model
 from vitspeech.data.utterances.word_clips import SHORTEST_WORD_S
 from vitspeech.decoding.keywords import SpottingSettings
+from vitspeech.errors import InputError
 from vitspeech.export.graphs import ExportSpec, Graph
 from vitspeech.export.parity import compare, compare_weights, recording
 from vitspeech.export.stream.block_steps import AttentionStep
@@ -23,6 +24,7 @@ from vitspeech.export.stream.stream_step import StreamStep
 from vitspeech.inference.label_stream import LABEL_PROBABILITY
 from vitspeech.inference.stream import AudioStream
 from vitspeech.inference.transcript import is_transcribing
+from vitspeech.plots.attention import forward_with_attention
 
 LENGTHS_S = (0.0, 0.05, 0.3, 1.0, 3.21)  # of the compared recordings; the first ones are shorter than a token
 
@@ -30,6 +32,10 @@ LENGTHS_S = (0.0, 0.05, 0.3, 1.0, 3.21)  # of the compared recordings; the first
 def stream_spec(model: Model, attention: bool) -> ExportSpec:
     """How a speech model is exported as a stream; an `InputError` if it can't be streamed."""
     audio, step = AudioStream(model.network), StreamStep(model.network, attention=attention).eval()
+    pooling, name = getattr(model.network, "pooling", None), type(model.network).__name__
+    if not isinstance(pooling, MeanPooling | None):
+        raise InputError(f"{name} can't be exported as a stream: {type(pooling).__name__} needs the whole clip, only "
+                         "the logits of MeanPooling are the mean of a stream's rows")  # fmt: skip
     rate_hz = audio.sample_rate_hz
     first_ms, row_ms = row_times_ms(model.network)
     metadata: dict[str, Any] = {
@@ -117,19 +123,7 @@ def compare_stream_weights(running: Any, step: StreamStep, samples: Tensor) -> d
     The step that takes token i in computes the attention of block b from the token i minus the look-ahead of the blocks
     0 .. b. See `compare_weights`.
     """
-    expected: list[Tensor] = []
-    hooks = [
-        block.attention.register_forward_hook(
-            lambda layer, args, kwargs, output: expected.append(layer.weights(*args, **kwargs)[0]), with_kwargs=True
-        )
-        for block in step.network.encoder.blocks
-    ]
-    try:
-        with torch.inference_mode():
-            step.network.encoder(step.network.tokens(samples[None]))
-    finally:
-        for hook in hooks:
-            hook.remove()
+    expected = forward_with_attention(step.network, samples[None]).weights[:, 0]
     computed = list(outputs_of_steps(running, step, samples.numpy()))[step.first_step :]
     pairs = []
     for number, (block, weights) in enumerate(zip(attention_of(step), expected, strict=True)):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from vitspeech.attention import Encoder
 from vitspeech.encoders import RecurrentEncoder, WindowMLP
 from vitspeech.errors import InputError
-from vitspeech.export.stream.block_steps import RecurrentStep, WindowStep, angles, check_attention, steps_of
+from vitspeech.export.stream.block_steps import RecurrentStep, WindowStep, angles, has_fixed_state, steps_of
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.frontends.frames import ConvolutionalFrames
 
@@ -50,7 +50,12 @@ class StreamStep(nn.Module):
         self.network, self.attention = network, attention
         self.front = TokenStep(network.tokens)
         if isinstance(encoder, Encoder):
-            check_attention(encoder, name)
+            if not has_fixed_state(encoder):
+                reason = "learned positions end after their table" if None not in encoder.receptive_field else (
+                    f"left={encoder.left}, right={encoder.right} of a block is unlimited, so its state would grow; "
+                    "train it with a limited `left`, or export a classifier with --offline"
+                )  # fmt: skip
+                raise InputError(f"{name} can't be exported as a stream: {reason}")
             blocks = [step for block in encoder.blocks for step in steps_of(block)]
             self.last, self.positions = encoder.norm, encoder.positions
         elif isinstance(encoder, RecurrentEncoder):
