@@ -8,11 +8,9 @@ have are refused. A message names the file and the line, and quotes no lines of 
 import csv
 import hashlib
 import json
-import math
 import os
 import secrets
 import stat
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +20,7 @@ import yaml
 from filelock import FileLock, Timeout
 
 from vitspeech.errors import InputError
+from vitspeech.json_text import DEEPEST, LONGEST_NUMBER, TOO_DEEP, parse_json
 
 
 def check_target(path: str | Path, option: str = "") -> Path:
@@ -217,9 +216,6 @@ def sha256(path: str | Path) -> str:
 
 
 MOST_BYTES = 2**20
-DEEPEST = 64
-TOO_DEEP = f"nested deeper than {DEEPEST} levels"
-LONGEST_NUMBER = 40  # characters
 
 
 def read_text(path: str | Path, *, most_bytes: int = MOST_BYTES) -> str:
@@ -248,7 +244,10 @@ def read_yaml(path: str | Path) -> Any:
 
 def read_json(path: str | Path, *, most_bytes: int = MOST_BYTES) -> Any:
     """The contents of a JSON file."""
-    return parse_json(read_text(path, most_bytes=most_bytes), str(path))
+    try:
+        return parse_json(read_text(path, most_bytes=most_bytes), str(path))
+    except ValueError as error:
+        raise InputError(str(error)) from None
 
 
 class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
@@ -299,47 +298,3 @@ def parse_yaml(text: str, name: str) -> Any:
         raise InputError(f"{name}: cannot be read: {error.reason}") from None
     except (ValueError, LookupError, AttributeError, OverflowError):  # `!!int x`, `!!int`, `!!bool x`, `!!timestamp x`
         raise InputError(f"{name}: cannot be read: a value does not fit its tag") from None
-
-
-def parse_json(text: str, name: str) -> Any:
-    """The contents of a JSON text; `name` is what messages call it."""
-    try:
-        value = json.loads(text, object_pairs_hook=unique, parse_int=integer, parse_float=finite, parse_constant=finite)
-        if depth_of(value) > DEEPEST:
-            raise RecursionError
-    except json.JSONDecodeError as error:
-        raise InputError(f"{name}: cannot be read: line {error.lineno}: {error.msg}") from None
-    except ValueError as error:
-        raise InputError(f"{name}: cannot be read: {error}") from None
-    except RecursionError:
-        raise InputError(f"{name}: cannot be read: {TOO_DEEP}") from None
-    return value
-
-
-def unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """The dictionary of a JSON object, without duplicate keys."""
-    mapping = dict(pairs)
-    if len(mapping) < len(pairs):
-        twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
-        raise ValueError(f"the key {twice[:LONGEST_NUMBER]!r} is there twice")
-    return mapping
-
-
-def integer(text: str) -> int:
-    """An integer of bounded length."""
-    if len(text) > LONGEST_NUMBER:
-        raise ValueError("a number that is too long")
-    return int(text)
-
-
-def finite(text: str) -> float:
-    """A finite number; Python also reads `NaN`, `Infinity` and `1e999`."""
-    if not math.isfinite(value := float(text)):
-        raise ValueError(f"{text[:LONGEST_NUMBER]} is not a number, or a number beyond the range of floats")
-    return value
-
-
-def depth_of(value: Any) -> int:
-    """How deep lists and dictionaries are nested."""
-    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return int(isinstance(value, dict | list)) + max((depth_of(child) for child in children), default=0)

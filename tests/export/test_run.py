@@ -169,7 +169,7 @@ def rewrite(folder, change):
     (folder / "model.json").write_text(json.dumps(about))
 
 
-@pytest.mark.parametrize("file", ["model.onnx", "keywords.py", "model_folder.py"])
+@pytest.mark.parametrize("file", ["model.onnx", "keywords.py"])
 def test_an_altered_file_is_refused(bare, copied, file):
     with (copied / file).open("ab") as opened:
         opened.write(b"\n")
@@ -182,19 +182,11 @@ def test_an_edited_run_py_runs(bare, copied):
 
 
 @pytest.mark.parametrize(
-    "change, message",
-    [
-        (lambda about: about["spotting"].update(thresholds=0.1), "model.json: altered; .*says something else"),
-        (lambda about: about["labels"].reverse(), "model.json: altered; .*says something else"),
-        (lambda about: about.update(format=2), "has the format 2, newer than 1; use the run.py that it came with"),
-        (lambda about: about["files"].pop("model.onnx"), "model.onnx says something else"),
-        (lambda about: about.pop("files"), "model.json: altered, or not the file of an exported model"),
-        (lambda about: about["files"].update({"gone.onnx": "0"}), "No such file or directory: .*gone.onnx"),
-    ],
+    "change", [lambda about: about["spotting"].update(thresholds=0.1), lambda about: about["labels"].reverse()]
 )
-def test_an_altered_model_json_is_refused(bare, copied, change, message):
+def test_an_altered_model_json_is_refused(bare, copied, change):
     rewrite(copied, change)
-    assert re.search(message, refused(bare, copied, TALK))
+    assert "model.json: altered; model.onnx says something else" in refused(bare, copied, TALK)
 
 
 def test_the_graph_of_another_model_is_refused_though_its_checksum_is_noted(bare, copied, exported):
@@ -203,28 +195,11 @@ def test_the_graph_of_another_model_is_refused_though_its_checksum_is_noted(bare
     assert "model.onnx says something else" in refused(bare, copied, TALK)
 
 
-def test_files_that_are_missing_are_named(bare, copied):
-    (copied / "model.onnx").unlink()
-    assert "No such file or directory" in (line := refused(bare, copied, TALK)) and "model.onnx" in line
-    (copied / "model.json").unlink()
-    assert "No such file or directory" in (line := refused(bare, copied, TALK)) and "model.json" in line
-
-
-def test_a_state_that_is_missing_broken_or_of_another_model_is_refused(bare, exported, tmp_path):
+def test_a_state_that_is_missing_or_of_another_model_is_refused(bare, exported, tmp_path):
     folder, state = exported(TRUNCATED), tmp_path / "state.npz"
     assert f"{state}: no such state" in refused(bare, folder, TALK, "--load-state", state)
     printed(bare, exported("keywords-12"), TALK, "--save-state", state)
     assert f"{state}: the state of another model" in refused(bare, folder, TALK, "--load-state", state)
-    shutil.copy(state, tmp_path / "whole.npz")
-    state.write_bytes(b"no state")
-    assert f"{state}: not the state of a model" in refused(bare, folder, TALK, "--load-state", state)
-    parts = dict(numpy.load(tmp_path / "whole.npz"))
-    unknown_word = {"decoder_runs": numpy.array([[99, 0, 1, numpy.nan]])}
-    changes = ({"state": parts["state"][:, 1:]}, {"pending": parts["state"]}, {"decoder_runs": numpy.zeros(3)})
-    for change in (*changes, unknown_word):
-        numpy.savez(state, **parts | change)
-        line = refused(bare, exported("keywords-12"), TALK, "--load-state", state)
-        assert f"{state}: a damaged state" in line
 
 
 def test_a_state_that_cannot_be_saved_is_refused_before_the_recording_is_read(bare, exported, tmp_path):

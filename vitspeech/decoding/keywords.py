@@ -189,24 +189,37 @@ class KeywordDecoder:
     def state(self) -> dict[str, numpy.ndarray]:
         """What later detections depend on, as arrays: `restore` goes on from there."""
         runs = [[word, run.first, run.last, run.probability] for word, run in self.runs.items()]
-        names = ("count", "posteriors", "logits", "is_free", "last_end_s")
-        return {name: numpy.array(getattr(self, name)) for name in names} | {
-            "runs": numpy.array(runs, dtype=float).reshape(-1, 4)  # None, of a run that is no candidate, is NaN
-        }
+        kept = min(self.count, self.clip + self.pause)
+        newest = {"logits": self.logits[len(self.logits) - kept :], "is_free": self.is_free[len(self.is_free) - kept :]}
+        names = ("count", "posteriors", "last_end_s")
+        return (
+            {name: numpy.array(getattr(self, name)) for name in names}
+            | newest
+            | {
+                "runs": numpy.array(runs, dtype=float).reshape(-1, 4)  # None, of a run that is no candidate, is NaN
+            }
+        )
 
     def restore(self, state: Mapping[str, numpy.ndarray]) -> None:
         """Go on from what `state` returned; a KeyError, TypeError or ValueError tells that it is something else."""
-        logits, runs, count = state["logits"], state["runs"], int(state["count"])
-        words, first, last, _ = runs.T
-        names = ("posteriors", "logits", "is_free")
-        shapes = [self.posteriors.shape, (len(logits), len(self.labels)), (len(logits),)]
-        of_this = shapes == [state[name].shape for name in names] and len(logits) <= count
-        is_run = numpy.isin(words, numpy.flatnonzero(self.is_word)) & (first >= 0) & (first <= last) & (last < count)
-        if not of_this or not is_run.all() or any(state[name].dtype != getattr(self, name).dtype for name in names):
+        posteriors, logits, is_free, runs = (state[name] for name in ("posteriors", "logits", "is_free", "runs"))
+        count, last_end_s, kept = int(state["count"]), float(state["last_end_s"]), len(logits)
+        words, first, last, probabilities = runs.T
+        shapes = [posteriors.shape, kept, logits.shape, is_free.shape]
+        conditions = (
+            shapes == [self.posteriors.shape, min(count, self.clip + self.pause), (kept, len(self.labels)), (kept,)],
+            (posteriors.dtype, logits.dtype, is_free.dtype) == (float, float, bool),
+            ((posteriors >= 0) & (posteriors <= 1.001)).all() and numpy.isfinite(logits).all(),
+            numpy.isin(words, numpy.flatnonzero(self.is_word)).all() and len(set(words.tolist())) == len(words),
+            ((first >= 0) & (first <= last) & (last < count)).all(),
+            (numpy.isnan(probabilities) | ((probabilities >= 0) & (probabilities <= 1))).all(),
+            last_end_s <= self.first_s + count * self.hop_s + 1e-6,
+        )
+        if not all(conditions):
             raise ValueError("not a state of this decoder")
-        self.posteriors, self.logits, self.is_free = (state[name] for name in names)
-        self.count, self.last_end_s = count, float(state["last_end_s"])
-        self.oldest = count - len(logits)
+        self.posteriors, self.logits, self.is_free = posteriors, logits, is_free
+        self.count, self.last_end_s = count, last_end_s
+        self.oldest = count - kept
         self.runs = {
             int(word): Run(int(first), int(last), None if math.isnan(probability) else probability)
             for word, first, last, probability in runs.tolist()

@@ -93,6 +93,7 @@ class UnitDecoder:
     def restore(self, state: Mapping[str, numpy.ndarray]) -> None:
         """Go on from what `state` returned."""
         count, first, newest = map(operator.index, state["tokens"].tolist())
-        if not 0 <= first <= count:
+        total = float(state["total"])
+        if not 0 <= first <= count or not 0 <= total <= count - first or not NOTHING <= newest <= len(self.labels):
             raise ValueError("not a state of this decoder")
-        self.count, self.first, self.newest, self.total = count, first, newest, float(state["total"])
+        self.count, self.first, self.newest, self.total = count, first, newest, total

@@ -5,6 +5,7 @@ FOLDER/ort/                       onnxruntime-web
 FOLDER/models/NAME/               model.onnx and model.json of each model
 FOLDER/examples/                  a recording and pictures
 FOLDER/models.json                which models and examples there are
+FOLDER/model.schema.json          what the page accepts as model.json
 
 The three files of onnxruntime-web are not part of the package. They are of one version, and checked by their sums at
 every use. They come from a folder or an archive that the user names, or from the user's cache, or from an index of npm.
@@ -22,6 +23,7 @@ import urllib.request
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from http import HTTPStatus
 from http.client import HTTPException
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -32,8 +34,10 @@ from PIL import Image
 from vitspeech.checkpoint.model import Model
 from vitspeech.data.images.cifar import LABELS, Cifar
 from vitspeech.errors import InputError
-from vitspeech.export.folder import GRAPH, METADATA, check_new, export, new_folder
-from vitspeech.export.runner.model_folder import open_graph, read_about
+from vitspeech.export.folder import GRAPH, METADATA, export, new_folder
+from vitspeech.export.runner.model_folder import read_about
+from vitspeech.export.runner.model_graph import Graph
+from vitspeech.export.runner.model_schema import SCHEMA
 from vitspeech.files import replacing, write_json
 from vitspeech.models.seq2seq import EncoderDecoder
 from vitspeech.samples import FOLDER as SAMPLES
@@ -49,6 +53,7 @@ SHA256 = {
 }
 INDEX = "npm_config_registry"  # the variable in which npm, too, looks for the address of a package index
 TIMEOUT_S = 60  # without an answer
+OWN_HOST = re.compile(r"(127\.0\.0\.1|localhost)(:\d{1,5})?", re.IGNORECASE | re.ASCII)
 
 
 def write_demo(
@@ -70,9 +75,7 @@ def write_demo(
     Returns:
         The models: `folder`, `name` and `kind` of each.
     """
-    folder = Path(folder)
-    check_new(folder)
-    with new_folder(folder) as draft:
+    with new_folder(Path(folder)) as draft:
         models, labels = [], []
         for source in map(Path, sources):
             name = free_name(source, [model["name"] for model in models])
@@ -89,6 +92,7 @@ def write_demo(
         shown = EXAMPLES | {"images": EXAMPLES["images"] + write_test_pictures(draft / "examples", labels, data)}
         examples = {sense: [f"examples/{name}" for name in names] for sense, names in shown.items()}
         write_json({"models": models, "examples": examples}, draft / "models.json")
+        write_json(SCHEMA, draft / "model.schema.json")
     return models
 
 
@@ -115,7 +119,7 @@ def write_model(source: Path, target: Path, load: Callable[[Path], Model]) -> di
         return export(model, target, attention=None)
     try:
         metadata = read_about(source)
-        open_graph(source, metadata)
+        Graph(source, metadata)
     except ValueError as error:
         raise InputError(str(error)) from None
     if metadata["kind"] == "encoder-decoder":
@@ -238,7 +242,11 @@ def download() -> dict[str, bytes]:
 
 
 class Handler(SimpleHTTPRequestHandler):
-    """Static files, not cached, with the types that browsers demand of modules; requests are not logged."""
+    """Static files, not cached, with the types that browsers demand of modules; requests are not logged.
+
+    Only requests to this machine by its own names are answered: a page of the web could otherwise read the models
+    under a name of its own that it points to 127.0.0.1 (DNS rebinding).
+    """
 
     extensions_map = SimpleHTTPRequestHandler.extensions_map | {
         ".mjs": "text/javascript",
@@ -247,9 +255,24 @@ class Handler(SimpleHTTPRequestHandler):
         ".onnx": "application/octet-stream",
     }
 
+    def send_head(self) -> Any:
+        """The file that is asked for, or `None` after an answer that says why not."""
+        hosts = self.headers.get_all("Host", [])
+        if len(hosts) != 1 or not OWN_HOST.fullmatch(hosts[0]):
+            return self.send_error(HTTPStatus.MISDIRECTED_REQUEST, "Only 127.0.0.1 and localhost are served")
+        try:
+            return super().send_head()
+        except ValueError:  # a path with a NUL byte
+            return self.send_error(HTTPStatus.NOT_FOUND)
+
+    def list_directory(self, path: str) -> None:
+        """Folders are not listed."""
+        self.send_error(HTTPStatus.NOT_FOUND)
+
     def end_headers(self) -> None:
         """Add the headers of all answers."""
         self.send_header("Cache-Control", "no-cache")
+        self.send_header("X-Content-Type-Options", "nosniff")
         super().end_headers()
 
     def log_message(self, *_: object) -> None:

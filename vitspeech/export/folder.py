@@ -7,6 +7,7 @@ FOLDER/run.py         runs the model: picture or recording -> labels, words with
 FOLDER/*.py           what run.py imports; `runner` says what each kind needs
 """
 
+import hashlib
 import json
 import shutil
 import tempfile
@@ -25,6 +26,7 @@ from vitspeech.export.graphs import ExportSpec, session, to_onnx
 from vitspeech.export.images import image_spec
 from vitspeech.export.int8 import to_int8
 from vitspeech.export.runner import runner
+from vitspeech.export.runner.model_schema import SCHEMA, mistakes
 from vitspeech.export.stream.block_steps import has_fixed_state
 from vitspeech.export.stream.spec import stream_spec
 from vitspeech.files import sha256, sync, write_json
@@ -63,18 +65,25 @@ def export(
         InputError: If the model can't be exported, or a graph computes something else. Nothing is written then.
         MissingExtraError: If the extra `export` is not installed.
     """
-    folder = Path(folder)
-    check_new(folder)
-    spec, graphs, parity = convert(spec_of(model, offline=offline, stream=stream, attention=attention))
-    metadata = {"format": FORMAT, "kind": spec.name, "name": model.card.get("name"), "labels": model.labels}
-    metadata |= spec.metadata | {"source": None, "parity": parity}
-    if model.folder is not None:
-        metadata["source"] = {"sha256": sha256(model.folder / WEIGHTS), "card_sha256": sha256(model.folder / CARD)}
-    if int8:
-        parity["of"] = "fp32, before quantization"
-        graphs[GRAPH], metadata["int8"] = to_int8(model, spec, graphs[GRAPH], data)
-    contents = {file: with_metadata(graph, metadata) for file, graph in graphs.items()}
-    return write(folder, metadata, contents | runner(spec.name))
+    with new_folder(Path(folder)) as draft:
+        spec, graphs, parity = convert(spec_of(model, offline=offline, stream=stream, attention=attention))
+        metadata = {"format": FORMAT, "kind": spec.name, "name": model.card.get("name"), "labels": model.labels}
+        metadata |= spec.metadata | {"source": None, "parity": parity}
+        if model.folder is not None:
+            metadata["source"] = {"sha256": sha256(model.folder / WEIGHTS), "card_sha256": sha256(model.folder / CARD)}
+        if int8:
+            parity["of"] = "fp32, before quantization"
+            graphs[GRAPH], metadata["int8"] = to_int8(model, spec, graphs[GRAPH], data)
+        contents = {file: with_metadata(graph, metadata) for file, graph in graphs.items()} | runner(spec.name)
+        metadata["files"] = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+        for mistake in mistakes(json.loads(json.dumps(metadata)), SCHEMA, "model.json"):
+            raise InputError(f"can't be exported, because run.py would refuse it: {mistake}")
+        write_json(metadata, draft / METADATA)
+        for name, content in contents.items():
+            (draft / name).write_bytes(content)
+        for path in draft.iterdir():
+            sync(path)
+    return metadata
 
 
 def convert(spec: ExportSpec) -> tuple[ExportSpec, dict[str, "onnx.ModelProto"], dict[str, float]]:  # noqa: F821
@@ -85,7 +94,8 @@ def convert(spec: ExportSpec) -> tuple[ExportSpec, dict[str, "onnx.ModelProto"],
     except InputError as error:
         if spec.fallback is None:
             raise
-        return convert(replace(spec.fallback, metadata=spec.fallback.metadata | {"fixed_because": str(error)}))
+        because = {"fixed_because": " ".join(str(error).split())[:1000]}
+        return convert(replace(spec.fallback, metadata=spec.fallback.metadata | because))
 
 
 def spec_of(model: Model, *, offline: bool = False, stream: bool = False, attention: bool | None = False) -> ExportSpec:
@@ -140,6 +150,8 @@ def with_metadata(graph: "onnx.ModelProto", metadata: dict[str, Any]) -> bytes: 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
     """A hidden folder beside a new one, which it becomes once it is written; nothing is left if that fails."""
+    check_new(folder)
+    above = [parent for parent in folder.parents if not parent.exists()]
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{folder.name[:40]}.", suffix=".draft", dir=folder.parent))
     draft.chmod(0o755)  # it is made readable by its owner alone
@@ -148,16 +160,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
         draft.rename(folder)
     except BaseException:  # Ctrl-C, too
         shutil.rmtree(draft, ignore_errors=True)
+        with suppress(OSError):  # somebody else has put something there
+            for parent in above:
+                parent.rmdir()
         raise
-
-
-def write(folder: Path, metadata: dict[str, Any], contents: dict[str, bytes]) -> dict[str, Any]:
-    """Write the metadata, with checksums under `files`, and the contents of the other files; return the metadata."""
-    with new_folder(folder) as draft:
-        for name, content in contents.items():
-            (draft / name).write_bytes(content)
-        metadata = metadata | {"files": {name: sha256(draft / name) for name in contents}}
-        write_json(metadata, draft / METADATA)
-        for path in draft.iterdir():
-            sync(path)
-    return metadata

@@ -104,11 +104,11 @@ def test_probabilities_are_those_of_torch(page, tmp_path, name):
         options["exif"] = exif
     picture.save(tmp_path / name, **options)
     choose(page, tmp_path / name)
-    for name in (VIT, CNN):
-        model = vitspeech.load(ROOT / "checkpoints" / name)
+    for panel in (VIT, CNN):
+        model = vitspeech.load(ROOT / "checkpoints" / panel)
         with torch.inference_mode():
             expected = model.network(inputs_of(model, tmp_path / name)).softmax(-1)[0]
-        computed = shown(page, name)
+        computed = shown(page, panel)
         assert list(computed) == model.labels
         assert numpy.abs(numpy.array(list(computed.values())) - expected.numpy()).max() < 1e-3
 

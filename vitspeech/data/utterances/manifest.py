@@ -19,7 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from vitspeech.errors import InputError
-from vitspeech.files import parse_json, read_text, sha256, write_text
+from vitspeech.files import read_text, sha256, write_text
+from vitspeech.json_text import parse_json
 
 CHECKSUMS = "SHA256SUMS"
 CHECKSUM_LINE = re.compile(r"^([0-9a-f]{64}) [ *](.+)$", re.MULTILINE)  # `sha256sum --binary` writes the asterisk

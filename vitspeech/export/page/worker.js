@@ -1,6 +1,7 @@
 // Runs the graphs. Each message {id, action, ...} is answered by {id, result} or {id, error}, in order.
 
 import * as ort from "./ort/ort.wasm.min.mjs";
+import { mistakes } from "./schema.js";
 import { sha256 } from "./sha256.js";
 import { ClipStream, Stream, clipTimes } from "./stream.js";
 
@@ -20,11 +21,22 @@ async function read(path) {
   return answer;
 }
 
+async function readJson(path) {
+  const answer = await read(path);
+  try {
+    return await answer.json();
+  } catch (error) {
+    throw new Error(`${path} can't be read: ${error.message}`);
+  }
+}
+
 async function load(folder) {
-  const metadata = await (await read(`${folder}/model.json`)).json();
-  if (metadata.format !== FORMAT) {
+  const metadata = await readJson(`${folder}/model.json`), schema = await readJson("model.schema.json");
+  if (metadata?.format > FORMAT) {
     throw new Error(`${folder} has the format ${metadata.format}; this page reads format ${FORMAT}. Write both anew.`);
   }
+  const mistake = mistakes(metadata, schema, "it").next().value;
+  if (mistake) throw new Error(`${folder}/model.json is altered, or not the file of an exported model: ${mistake}`);
   const content = new Uint8Array(await (await read(`${folder}/model.onnx`)).arrayBuffer());
   if (sha256(content) !== metadata.files["model.onnx"]) {
     throw new Error(`${folder}: model.onnx does not match model.json (another SHA-256). Export the model anew.`);

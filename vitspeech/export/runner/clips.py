@@ -17,7 +17,6 @@ import numpy
 from vitspeech.export.runner.model_folder import (
     fit_length,
     most_probable,
-    open_graph,
     read_about,
     read_each,
     read_sound,
@@ -25,6 +24,7 @@ from vitspeech.export.runner.model_folder import (
     softmax,
     within_one,
 )
+from vitspeech.export.runner.model_graph import Graph
 
 FOLDER = Path(__file__).parent
 
@@ -40,7 +40,7 @@ class Model:
 
     def __init__(self, folder: str | Path = FOLDER) -> None:
         self.about = read_about(folder)
-        self.graph = open_graph(folder, self.about)
+        self.graph = Graph(folder, self.about)
         self.labels, self.samples = self.about["labels"], self.about["samples"]
         self.sample_rate_hz = self.about["sample_rate_hz"]
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import numpy
 
-from vitspeech.export.runner.model_folder import open_graph, read_about, read_each, read_sound, run_command, within_one
+from vitspeech.export.runner.model_folder import read_about, read_each, read_sound, run_command, within_one
+from vitspeech.export.runner.model_graph import Graph
 
 FOLDER = Path(__file__).parent
 LONGEST_S = 60.0  # of a recording, whose whole length is attended to
@@ -33,8 +34,8 @@ class Model:
 
     def __init__(self, folder: str | Path = FOLDER) -> None:
         self.about = read_about(folder)
-        self.source = open_graph(folder, self.about)
-        self.decoder = open_graph(folder, self.about, "decoder.onnx", threads=1)  # a unit is too small for more
+        self.source = Graph(folder, self.about)
+        self.decoder = Graph(folder, self.about, "decoder.onnx", threads=1)  # a unit is too small for more
         self.labels, self.symbols = self.about["labels"], self.about.get("symbols")
         self.sample_rate_hz = self.about.get("sample_rate_hz")
 

@@ -17,11 +17,11 @@ import numpy
 from vitspeech.export.runner.model_folder import (
     check_file,
     most_probable,
-    open_graph,
     read_about,
     read_each,
     run_command,
 )
+from vitspeech.export.runner.model_graph import Graph
 
 FOLDER = Path(__file__).parent
 
@@ -36,7 +36,7 @@ class Model:
 
     def __init__(self, folder: str | Path = FOLDER) -> None:
         self.about = read_about(folder)
-        self.graph = open_graph(folder, self.about)
+        self.graph = Graph(folder, self.about)
         self.labels, self.side = self.about["labels"], self.about["side"]
 
     def __call__(self, pixels: numpy.ndarray) -> numpy.ndarray:

@@ -1,4 +1,4 @@
-"""Opening an exported model: its files are checked first. Needs numpy and ONNX Runtime; recordings need soundfile.
+"""Opening an exported model: its files are checked first. Needs numpy; recordings need soundfile.
 
 Bad input is a ValueError or an OSError, whose message says what is wrong; `run_command` prints it in one line.
 
@@ -6,10 +6,10 @@ Shapes: N samples.
 """
 
 import hashlib
-import json
 import os
 import re
 import shlex
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -17,6 +17,12 @@ from typing import Any
 
 import numpy
 
+from vitspeech.export.runner.model_schema import SCHEMA, mistakes
+from vitspeech.json_text import parse_json
+from vitspeech.terminal import one_line, prepare_output
+
+MOST_JSON_BYTES, MOST_GRAPH_BYTES = 2**22, 2**31
+PACKAGES = {name: name for name in ("numpy", "onnxruntime", "soundfile")} | {"PIL": "pillow"}
 FORMAT = 1  # the newest format of model.json that these files know
 UNREAD_STATUS = 3
 SHORTEST_S = 0.1  # of a recording
@@ -27,35 +33,35 @@ LOUDEST = 16.0  # decoders of lossy formats exceed ±1; floats beyond this are i
 
 
 def read_about(folder: str | Path) -> dict[str, Any]:
-    """What `model.json` holds: labels, times, preprocessing. All files but run.py, which you may edit, are checked."""
-    folder = Path(folder)
-    try:
-        about = json.loads((folder / "model.json").read_text("utf-8"))
-        version, files = int(about["format"]), dict(about["files"])
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{folder / 'model.json'}: altered, or not the file of an exported model") from None
-    if version > FORMAT:
+    """What `model.json` holds: labels, times, preprocessing. All files but run.py, which you may edit, are checked.
+
+    A folder may come from somebody else: only regular files that lie in it are opened, and nothing is taken that does
+    not fit `SCHEMA`.
+    """
+    file = regular(folder, "model.json", MOST_JSON_BYTES)
+    about = parse_json(file.read_text("utf-8-sig", errors="replace"), str(file))
+    version = about.get("format") if isinstance(about, dict) else None
+    if isinstance(version, int) and version > FORMAT:
         raise ValueError(f"{folder}: has the format {version}, newer than {FORMAT}; use the run.py that it came with")
-    for name, checksum in files.items():
-        if name != "run.py" and hashlib.sha256((folder / name).read_bytes()).hexdigest() != checksum:
-            raise ValueError(f"{folder / name}: altered; its sha256 is not the one in model.json. Export again")
+    for mistake in mistakes(about, SCHEMA, "it"):
+        raise ValueError(f"{file}: altered, or not the file of an exported model: {mistake}")
+    for name, checksum in about["files"].items():
+        with regular(folder, name, MOST_GRAPH_BYTES).open("rb") as content:
+            if hashlib.file_digest(content, "sha256").hexdigest() != checksum and name != "run.py":
+                raise ValueError(f"{content.name}: altered; its sha256 is not the one in model.json. Export again")
     return about
 
 
-def open_graph(folder: str | Path, about: dict[str, Any], file: str = "model.onnx", threads: int = 0) -> Any:
-    """A session of ONNX Runtime, whose `run` computes a graph, on some threads; 0 takes all cores."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    try:
-        graph = onnxruntime.InferenceSession(str(Path(folder) / file), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's own classes
-        raise ValueError(f"{Path(folder) / file}: ONNX Runtime {onnxruntime.__version__} refuses it: {error}") from None
-    noted = json.loads(graph.get_modelmeta().custom_metadata_map.get("vitspeech", "{}"))
-    if file not in about["files"] or noted != {name: value for name, value in about.items() if name != "files"}:
-        raise ValueError(f"{Path(folder) / 'model.json'}: altered; {file} says something else. Export again")
-    return graph
+def regular(folder: str | Path, name: str, most_bytes: int) -> Path:
+    """The path of a file in a folder: not a link, a pipe or a device, and of at most so many bytes."""
+    path = Path(folder) / name
+    status = path.lstat()
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a link" if stat.S_ISLNK(status.st_mode) else "not a regular file"
+        raise ValueError(f"{path}: {kind}; put a copy of the file in its place")
+    if status.st_size > most_bytes:
+        raise ValueError(f"{path}: larger than {most_bytes:,} bytes")
+    return path
 
 
 def check_file(path: str | Path) -> None:
@@ -124,7 +130,7 @@ def read_each(names: Iterable[str], read: Callable[[str], numpy.ndarray]) -> Ite
         try:
             content = read(name)
         except (ValueError, OSError) as error:
-            print(one_line(error), file=sys.stderr, flush=True)
+            print(f"run.py: {one_line(error)}", file=sys.stderr, flush=True)
             unread += 1
         else:
             yield name, content
@@ -173,7 +179,7 @@ def most_probable(labels: list[str], probabilities: numpy.ndarray, count: int = 
 
 def run_command(command: Callable[[], None]) -> None:
     """Run a command: a bad model and missing packages are one line on standard error, with exit status 1."""
-    sys.stdout.reconfigure(errors="surrogateescape")  # file names that are not UTF-8 are printed as they are
+    prepare_output()
     try:
         command()
         sys.stdout.flush()
@@ -182,12 +188,10 @@ def run_command(command: Callable[[], None]) -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except ModuleNotFoundError as error:
-        sys.exit(f"run.py: needs {error.name}: pip install {error.name.lower().replace('pil', 'pillow')}")
-    except (ValueError, OSError) as error:
-        sys.exit(one_line(error))
-
-
-def one_line(error: Exception) -> str:
-    """What a command prints of an error: one line, with escapes for control characters."""
-    message = " ".join(str(error).split())
-    return "run.py: " + re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda found: repr(found[0])[1:-1], message)
+        package = PACKAGES.get(error.name)
+        remedy = f"pip install {package}" if package else "it belongs into the folder of run.py; export again"
+        sys.exit(f"run.py: needs {one_line(package or error.name)}: {remedy}")
+    except Warning as warning:  # the user's wish, by PYTHONWARNINGS=error or -W
+        sys.exit(f"run.py: {one_line(warning)} (a warning, which PYTHONWARNINGS or -W makes an error)")
+    except (ValueError, OSError, MemoryError) as error:
+        sys.exit(f"run.py: {one_line(error) or 'not enough memory'}")

@@ -26,7 +26,6 @@ from vitspeech.export.runner.model_folder import (
     SHORTEST_S,
     fit_length,
     most_probable,
-    open_graph,
     read_about,
     read_each,
     read_sound,
@@ -34,6 +33,7 @@ from vitspeech.export.runner.model_folder import (
     softmax,
     within_one,
 )
+from vitspeech.export.runner.model_graph import Graph
 from vitspeech.export.runner.stream_state import load_state, save_state
 
 FOLDER = Path(__file__).parent
@@ -51,7 +51,7 @@ class Model:
 
     def __init__(self, folder: str | Path = FOLDER) -> None:
         self.about = about = read_about(folder)
-        self.graph = open_graph(folder, about, threads=1)  # a step is too small for more
+        self.graph = Graph(folder, about, threads=1)  # a step is too small for more
         self.labels, self.sample_rate_hz, self.hop_samples = (
             about[name] for name in ("labels", "sample_rate_hz", "hop_samples")
         )
@@ -79,7 +79,7 @@ class Model:
     def rows(self, samples: numpy.ndarray) -> numpy.ndarray:
         """Process the next samples: (N,) -> the logits that became final (T, C)."""
         self.pending = numpy.concatenate((self.pending, within_one(samples)))
-        rows = [numpy.zeros((0, self.graph.get_outputs()[0].shape[1]), numpy.float32)]
+        rows = [numpy.zeros((0, self.graph.outputs["logits"][1]), numpy.float32)]
         while len(self.pending) >= self.hop_samples:
             # The first steps end no token of the recording.
             rows += self.step(self.pending[: self.hop_samples], self.steps >= self.about["first_step"])
