@@ -1,6 +1,7 @@
 """What commands share: their parser, and how they report errors: bad input in one line, a bug with its traceback."""
 
 import argparse
+import io
 import os
 import re
 import sys
@@ -13,7 +14,6 @@ from typing import Any
 
 from vitspeech.errors import InputError
 from vitspeech.files import check_target
-from vitspeech.terminal import one_line, prepare_output
 
 BAD_INPUT = (InputError, OSError, FloatingPointError)  # the last one: a loss that is not finite
 UNREAD_FILES_STATUS = 3
@@ -149,6 +149,11 @@ class UnreadFiles:
             sys.exit(UNREAD_FILES_STATUS)
 
 
+def one_line(text: object) -> str:
+    """The message of an error, or the name of a file, in one line, with escapes for control characters."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda found: repr(found[0])[1:-1], " ".join(str(text).split()))
+
+
 def run(command: Callable[[], None], name: str) -> None:
     """Run a command and report bad input (`BAD_INPUT`) as one line on standard error, with exit status 1.
 
@@ -156,7 +161,8 @@ def run(command: Callable[[], None], name: str) -> None:
     full disk) is an error as others. An error of another class is a bug: its traceback is shown, and the exit status is
     70. With the environment variable VITSPEECH_TRACEBACK, bad input shows its traceback, too. `name` precedes messages.
     """
-    prepare_output()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")  # names of files that are not UTF-8 are printed as they are
     original = warnings.formatwarning
     warnings.formatwarning = lambda message, *_, **__: f"{name}: warning: {one_line(message)}\n"
     if os.environ.get("VITSPEECH_TRACEBACK"):
@@ -177,8 +183,6 @@ def run(command: Callable[[], None], name: str) -> None:
         if interrupt.args:  # how to go on
             print(f"{name}: {one_line(interrupt)}", file=sys.stderr)
         sys.exit(130)
-    except Warning as warning:  # the user's wish, by PYTHONWARNINGS=error or -W
-        sys.exit(f"{name}: {one_line(warning)} (a warning, which PYTHONWARNINGS or -W makes an error)")
     except Exception:
         traceback.print_exc()
         print(f"{name}: {BUG}", file=sys.stderr)

@@ -329,7 +329,7 @@ STATES = {
     "decoder_posteriors": [numpy.full((2, 3), 7.0), numpy.full((2, 3), numpy.nan), numpy.zeros((2, 4))],
     "decoder_logits": [numpy.full((11, 3), numpy.inf), numpy.zeros((8, 3)), numpy.zeros((11, 3), numpy.float32)],
     "decoder_last_end_s": [numpy.nan, 1e9, "x", [1.0, 2.0]],
-    "decoder_runs": [2 * [[0, 1, 2, numpy.nan]], [[99, 0, 1, 1]], [[2, 0, 1, 1]], [[0, 5, 99, 1]], [[0, 1, 2, 7]], [0.0]],
+    "decoder_runs": [2 * [[0, 1, 2, 1]], [[99, 0, 1, 1]], [[2, 0, 1, 1]], [[0, 5, 99, 1]], [[0, 1, 2, 7]], [0.0]],
     "other": [1],
     "model": ["\x1b[2J" * 1000],
 }  # fmt: skip
@@ -346,9 +346,7 @@ def test_a_state_with_any_other_value_is_refused(name, tmp_path):
     floats = {"pending": numpy.float32, "state": numpy.float32}
     for value in STATES[name]:
         numpy.savez(path, **whole | {name: numpy.asarray(value, floats.get(name))})
-        with pytest.raises(
-            ValueError, match=r"state\.npz: (a damaged|the|not the) state( of another model| of a model)?$"
-        ):
+        with pytest.raises(ValueError, match=r"state\.npz: (a damaged|the|not the) state( of an?.* model)?$"):
             stream.load_state(model, path)
         assert model.steps == 0  # nothing of it was taken
 

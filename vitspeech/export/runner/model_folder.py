@@ -19,7 +19,7 @@ import numpy
 
 from vitspeech.export.runner.model_schema import SCHEMA, mistakes
 from vitspeech.json_text import parse_json
-from vitspeech.terminal import one_line, prepare_output
+from vitspeech.terminal import one_line, open_outputs, warning_in
 
 MOST_JSON_BYTES, MOST_GRAPH_BYTES = 2**22, 2**31
 PACKAGES = {name: name for name in ("numpy", "onnxruntime", "soundfile")} | {"PIL": "pillow"}
@@ -179,7 +179,7 @@ def most_probable(labels: list[str], probabilities: numpy.ndarray, count: int = 
 
 def run_command(command: Callable[[], None]) -> None:
     """Run a command: a bad model and missing packages are one line on standard error, with exit status 1."""
-    prepare_output()
+    open_outputs()
     try:
         command()
         sys.stdout.flush()
@@ -191,7 +191,10 @@ def run_command(command: Callable[[], None]) -> None:
         package = PACKAGES.get(error.name)
         remedy = f"pip install {package}" if package else "it belongs into the folder of run.py; export again"
         sys.exit(f"run.py: needs {one_line(package or error.name)}: {remedy}")
-    except Warning as warning:  # the user's wish, by PYTHONWARNINGS=error or -W
-        sys.exit(f"run.py: {one_line(warning)} (a warning, which PYTHONWARNINGS or -W makes an error)")
-    except (ValueError, OSError, MemoryError) as error:
+    except Exception as error:
+        if warning := warning_in(error):
+            made = f"{type(warning).__name__}, which -W or PYTHONWARNINGS makes an error"
+            sys.exit(f"run.py: {one_line(warning)} ({made})")
+        if not isinstance(error, ValueError | OSError | MemoryError):
+            raise
         sys.exit(f"run.py: {one_line(error) or 'not enough memory'}")

@@ -15,7 +15,6 @@ From Python, with this folder on the path:
 """
 
 import argparse
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ from vitspeech.export.runner.model_folder import (
     within_one,
 )
 from vitspeech.export.runner.model_graph import Graph
-from vitspeech.export.runner.stream_state import load_state, save_state
+from vitspeech.export.runner.stream_state import check_target, load_state, save_state
 
 FOLDER = Path(__file__).parent
 OUTPUTS = ["logits", "valid_out", "state_out"]
@@ -145,9 +144,8 @@ def main() -> None:
     options, model = parser.parse_args(), Model()
     if (options.save_state or options.load_state) and (options.clip or len(options.files) > 1):
         parser.error("a state is for one recording, without --clip")
-    folder = Path(options.save_state or "").absolute().parent
-    if options.save_state and not (folder.is_dir() and os.access(folder, os.W_OK)):
-        raise ValueError(f"--save-state {options.save_state}: {folder} is not a folder that can be written to")
+    if options.save_state:
+        check_target(options.save_state)
     if options.clip and model.about["task"] != "classification":
         parser.error("--clip is for classifiers; this model has other outputs")
     shortest_s = 0.0 if options.save_state or options.load_state else SHORTEST_S  # a part of a recording may be short

@@ -13,8 +13,18 @@ MOST_ARRAYS = 20
 LONGEST_STEPS = 2**40
 
 
+def check_target(path: str | Path) -> None:
+    """Refuse what can't be replaced by a state later: a device would be replaced by a file, by the superuser."""
+    path, folder = Path(path), Path(path).absolute().parent
+    if path.exists() and not path.is_file():
+        raise ValueError(f"--save-state {path}: not a regular file; name another one")
+    if not (folder.is_dir() and os.access(folder, os.W_OK)):
+        raise ValueError(f"--save-state {path}: {folder} is not a folder that can be written to")
+
+
 def save_state(model: Any, path: str | Path) -> None:
     """Write all that the rest of the recording depends on, with the checksum of the model (`run.Model`)."""
+    check_target(path)
     draft = Path(path).with_name(f".{Path(path).name}.{os.getpid()}.draft")
     try:
         with open(draft, "wb") as file:
