@@ -4,6 +4,8 @@ import base64
 import io
 import threading
 from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy
 import soundfile
@@ -50,9 +52,9 @@ def model(name):
 
 
 @contextmanager
-def served(folder):
+def served(folder, make=server):
     """The address of a folder on 127.0.0.1."""
-    with server(folder, 0) as serving:
+    with make(folder, 0) as serving:
         threading.Thread(target=serving.serve_forever, daemon=True).start()
         try:
             yield f"http://127.0.0.1:{serving.server_port}/"
@@ -77,6 +79,11 @@ def opened(browser, address, **settings):
 
 def is_own(url, address):
     return url.startswith((address, "blob:", "data:"))
+
+
+def any_server(folder, port):
+    """A server that knows nothing of this page, and answers under any name."""
+    return ThreadingHTTPServer(("127.0.0.1", port), partial(SimpleHTTPRequestHandler, directory=str(folder)))
 
 
 def status(page, text):

@@ -15,9 +15,9 @@ PROJECT = Path(__file__).parents[1]
 PACKAGE = PROJECT / "vitspeech"
 FILES = sorted(PACKAGE.rglob("*.py"))
 SCRIPTS = sorted((PROJECT / "scripts").glob("*.py"))
-LAYERS = """errors json_text terminal torch_audio files trust command_line provenance samples attention encoders frontends
-    metrics decoding data models checkpoint inference plots evaluation spotting tasks training sweep receptive export
-    commands __main__""".split()
+LAYERS = """errors json_text terminal torch_audio files trust command_line provenance samples attention encoders
+    frontends metrics decoding data models checkpoint inference plots evaluation spotting tasks training
+    sweep receptive export commands __main__""".split()
 FOLDER_SIZE = 14  # files that a reader takes in at a glance
 FORBIDDEN_NAMES = {"utils", "common", "misc", "helpers", "base"}
 

@@ -5,12 +5,14 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tarfile
 import threading
 import urllib.error
 import urllib.request
+from functools import partial
 
 import numpy
 import pytest
@@ -179,6 +181,37 @@ def test_it_serves_on_this_machine_until_ctrl_c(files, exported, tmp_path):
         finally:
             started.send_signal(signal.SIGINT)
         assert started.wait(20) == 0
+
+
+HOSTS = {
+    "127.0.0.1:{port}": 200, "localhost:{port}": 200, "LocalHost": 200, "evil.example": 421, "evil.example:{port}": 421,
+    "127.0.0.1.evil.example": 421, "localhost.": 421, "evil@127.0.0.1": 421, "0.0.0.0:{port}": 421, "": 421,
+    "localhost\r\nHost: evil.example": 421, None: 421,
+}  # fmt: skip
+PATHS = {
+    "/file.txt": 200, "/file.txt?x": 200, "/": 404, "/folder/": 404, "/%00": 404, "/file.txt%00": 404,
+    "/../secret": 404,
+    "/%2e%2e/secret": 404, "/..%2fsecret": 404, "//[": 404, "/" + "x" * 5000: 404, "/é": 404,
+    "http://evil.example/x": 404,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("host, path, expected", [
+    *((host, "/file.txt", status) for host, status in HOSTS.items()), *(("localhost", *each) for each in PATHS.items()),
+])  # fmt: skip
+def test_only_files_of_the_page_are_served_and_only_under_the_names_of_this_machine(
+    host, path, expected, tmp_path, capfd
+):
+    (tmp_path / "page" / "folder").mkdir(parents=True)
+    (tmp_path / "page" / "file.txt").write_text("text")
+    (tmp_path / "secret").write_text("secret")
+    with server(tmp_path / "page", 0) as serving, socket.create_connection(serving.server_address) as connection:
+        threading.Thread(target=serving.handle_request).start()
+        line = "" if host is None else f"Host: {host.format(port=serving.server_port)}\r\n"
+        connection.sendall(f"GET {path} HTTP/1.0\r\n{line}\r\n".encode())
+        answer = b"".join(iter(partial(connection.recv, 4096), b"")).decode()
+    assert answer.split()[1] == str(expected) and "secret" not in answer and "folder" not in answer
+    assert "X-Content-Type-Options: nosniff" in answer and capfd.readouterr() == ("", "")
 
 
 def test_the_server_prints_nothing_about_a_browser_that_left(tmp_path, capsys):

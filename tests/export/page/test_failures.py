@@ -2,7 +2,7 @@
 
 import numpy
 import pytest
-from speech_page import WAIT_MS, alert, give, noise, status, wav
+from speech_page import WAIT_MS, alert, any_server, give, noise, served, status, wav
 
 
 def test_a_refused_microphone_is_told(page):
@@ -39,8 +39,8 @@ def test_falling_behind_the_microphone_is_told(browser, address, site):
         assert page.get_by_role("button", name="Use the microphone").is_enabled()
 
 
-def test_a_page_that_is_no_secure_context_reads_files_but_has_no_microphone(browser, address):
-    with browser.new_context() as context:
+def test_a_page_that_is_no_secure_context_reads_files_but_has_no_microphone(browser, site):
+    with served(site, any_server) as address, browser.new_context() as context:
         page = context.new_page()
         page.goto(address.replace("127.0.0.1", "machine.test"))
         status(page, "Ready")
@@ -85,6 +85,13 @@ def test_a_missing_model_and_another_format_are_told(page):
     page.context.route("**/model.json", lambda route: route.fulfill(json={"format": 2}))
     page.reload()
     assert "has the format 2; this page reads format 1" in alert(page)
+    for body, message in (
+        ("[" * 10_000, "model.json can't be read"),
+        ('{"labels": ["a\\nb"]}', "model.json is altered"),
+    ):
+        page.context.route("**/model.json", lambda route, body=body: route.fulfill(body=body))
+        page.reload()
+        assert message in alert(page)
 
 
 @pytest.mark.parametrize("change, message", [

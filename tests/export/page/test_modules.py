@@ -1,5 +1,6 @@
 """Numbers that the modules of the page compute equal those of vitspeech."""
 
+import json
 from dataclasses import asdict
 
 import numpy
@@ -10,6 +11,7 @@ from speech_page import CTC, SAMPLE, TRUNCATED, model, noise, run, wav, whole
 
 from vitspeech.decoding.ctc import GreedySearch
 from vitspeech.decoding.keywords import KeywordDecoder, SpottingSettings
+from vitspeech.export.runner.model_schema import SCHEMA, mistakes
 from vitspeech.plots.attention import forward_with_attention
 
 RECORDINGS = {
@@ -108,6 +110,42 @@ def test_units_equal_those_of_greedy_search(modules):
     assert len(words) > 100
     assert [word["label"] for word in words] == ["abc"[unit] for unit in best.units]
     assert [(word["start_s"] - 0.5, word["end_s"] - 0.5) for word in words] == [*map(tuple, best.spans)]
+
+
+def test_the_page_takes_what_fits_the_schema_of_run_py(modules, site):
+    about, cases = json.loads((site / "models" / TRUNCATED / "model.json").read_text()), [{}]
+    values = [
+        None,
+        True,
+        -1,
+        1.5,
+        1e30,
+        "x",
+        "",
+        "a\nb",
+        "\u202e",
+        "😀",
+        "\ud800",
+        "😀" * 1000,
+        "x" * 1001,
+        [],
+        {},
+        ["x", "x"],
+    ]
+    for key in about:
+        cases += [about | {key: value} for value in [*values, about[key]]]
+        cases += [about | {key: about[key] | {inner: value}} for value in values for inner in about[key]
+                  if isinstance(about[key], dict)]  # fmt: skip
+    computed = modules.evaluate(
+        """async (cases) => {
+          const { mistakes } = await import("./schema.js"), schema = await (await fetch("model.schema.json")).json();
+          return cases.map((each) => mistakes(JSON.parse(each), schema, "it").next().value === undefined);
+        }""",
+        [json.dumps(case) for case in cases],
+    )
+    assert computed == [not next(mistakes(case, SCHEMA, "it"), "") for case in cases] and 30 < sum(computed) < len(
+        cases
+    )
 
 
 @pytest.mark.parametrize("rate", [8000, 22050, 44100, 48000])
