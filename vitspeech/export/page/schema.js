@@ -23,8 +23,9 @@ export function* mistakes(value, schema, name) {
     else if (uniqueItems && new Set(value.map((each) => JSON.stringify(each))).size < value.length) yield `${name} has an entry twice`;
     else for (const [place, each] of value.entries()) yield* mistakes(each, items, `${name}[${place}]`);
   } else if (schema.type === "object") {
-    const { required = [], properties = {}, propertyNames, additionalProperties } = schema;
+    const { required = [], properties = {}, propertyNames, additionalProperties, maxProperties = Infinity } = schema;
     for (const key of required) if (!Object.hasOwn(value, key)) yield `${name} has no ${key}`;
+    if (Object.keys(value).length > maxProperties) yield `${name} has ${Object.keys(value).length} entries`;
     for (const [key, each] of Object.entries(value)) {
       if (propertyNames) yield* mistakes(key, propertyNames, `a name in ${name}`);
       const inner = Object.hasOwn(properties, key) ? properties[key] : additionalProperties;

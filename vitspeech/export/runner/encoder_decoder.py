@@ -37,6 +37,8 @@ class Model:
         self.source = Graph(folder, self.about)
         self.decoder = Graph(folder, self.about, "decoder.onnx", threads=1)  # a unit is too small for more
         self.labels, self.symbols = self.about["labels"], self.about.get("symbols")
+        if self.about["end"] != len(self.labels):
+            raise ValueError(f"{folder}: model.json: end is not the class after those of the labels")
         self.sample_rate_hz = self.about.get("sample_rate_hz")
 
     def __call__(self, inputs: numpy.ndarray) -> list[int]:

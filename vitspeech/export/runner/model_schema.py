@@ -51,14 +51,15 @@ RATE_HZ, DURATION_MS = number(1000, 384_000, "integer"), number(0, 600_000)
 PROBABILITY, SECONDS, POSITIVE = number(0, 1), number(0, 60), number(0, 1e30)
 SHA256 = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
 NAMES = array(NAME, 1, 50_000, uniqueItems=True)
-FILE = {"type": "string", "pattern": r"^[A-Za-z0-9_]{1,60}\.(py|onnx)$"}
+FILE = {"type": "string", "pattern": r"^(model\.onnx|decoder\.onnx|[A-Za-z0-9_]{1,60}\.py)$"}
 CHECKSUMS = record({"sha256": SHA256, "card_sha256": SHA256})
 PARITY = record({"difference": POSITIVE, "largest": POSITIVE, "rows": POSITIVE},
                 attention_difference=POSITIVE, of=text())  # fmt: skip
 MEASURED = mapping(NAME, POSITIVE)
 SPOTTING = {
     "thresholds": {"anyOf": [PROBABILITY, mapping(NAME, PROBABILITY)]},
-    **dict.fromkeys(("refractory_s", "smoothing_s", "pause_s", "shortest_s"), SECONDS),
+    "smoothing_s": number(0, 10),
+    **dict.fromkeys(("refractory_s", "pause_s", "shortest_s"), SECONDS),
     **dict.fromkeys(("token_probability", "used_probability"), PROBABILITY),
     "least_fraction": number(1e-6, 1),
 }
@@ -73,7 +74,7 @@ def model(kind: str, *graphs: str, entries: Mapping[str, Any], **optional: Any) 
         "labels": NAMES,
         "source": or_null(CHECKSUMS),
         "parity": PARITY,
-        "files": mapping(FILE, SHA256) | {"required": ["model.onnx", *graphs]},
+        "files": mapping(FILE, SHA256) | {"required": ["model.onnx", *graphs], "maxProperties": 30},
     }
     int8 = record({"fp32": MEASURED, "int8": MEASURED}, note=text())
     return record({**all_have, **entries}, int8=int8, **optional)
@@ -110,13 +111,19 @@ SEQUENCES = {
     "start_unit": COUNT,
     "end": COUNT,
     "longest_input": or_null(COUNT),
-    "longest_output": record({"per_token": COUNT, "besides": COUNT, "most": or_null(COUNT)}),
+    "longest_output": record({"per_token": number(0, 100, "integer"), "besides": COUNT, "most": or_null(COUNT)}),
     "separator": {"enum": ["", " "]},
     "ctc": {"enum": [True, False]},
     "cache_shape": array(COUNT, 5, 5),
 }
 RECORDINGS = {"sample_rate_hz": RATE_HZ, "hop_samples": SAMPLES, "window_samples": SAMPLES}
-SPOTTERS = {"task": {"enum": ["classification"]}, "clip_samples": SAMPLES, "spotting": record(SPOTTING)}
+SPOTTERS = {
+    "task": {"enum": ["classification"]},
+    "labels": NAMES | {"maxItems": 10_000},  # these two and the smoothing bound the memory of a decoder
+    "row_ms": number(5, 60_000),
+    "clip_samples": SAMPLES,
+    "spotting": record(SPOTTING),
+}
 OTHERS = {"task": {"enum": ["labeling", "recognition"]}, "shortest_ms": DURATION_MS, "least_probability": PROBABILITY}
 SCHEMA = {
     "anyOf": [
@@ -156,6 +163,8 @@ def mistakes(value: Any, schema: Mapping[str, Any], name: str) -> Iterator[str]:
                 yield from mistakes(each, schema["items"], f"{name}[{place}]")
     else:
         yield from (f"{name} has no {key}" for key in schema.get("required", ()) if key not in value)
+        if len(value) > schema.get("maxProperties", len(value)):
+            yield f"{name} has {len(value):,} entries"
         for key, each in value.items():
             yield from mistakes(key, schema.get("propertyNames", NAME), f"a name in {name}")
             if inner := schema.get("properties", {}).get(key, schema["additionalProperties"]):
