@@ -50,7 +50,7 @@ def test_a_graph_that_computes_something_else_is_not_written(quick, finished_run
     changed[0] += 0.1
     bias.CopyFrom(numpy_helper.from_array(changed, bias.name))
     with pytest.raises(InputError, match=r"^ONNX Runtime differs from the network by 0\.0\d* of"):
-        export(vitspeech.load(finished_run), tmp_path / "vit")
+        export(vitspeech.load(finished_run), tmp_path / "new" / "vit")
     assert not [*tmp_path.iterdir()]
 
 
@@ -74,13 +74,19 @@ def test_an_interrupted_export_leaves_nothing(quick, finished_run, tmp_path, mon
     assert not [*tmp_path.iterdir()]
 
 
-def test_an_existing_folder_is_refused_before_any_work(finished_run, tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_made_is_refused_before_any_work(finished_run, tmp_path, monkeypatch):
     monkeypatch.setattr(folders, "to_onnx", lambda *args: pytest.fail("work was done"))
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
-    for name in (".", "file", "link"):
-        with pytest.raises(FileExistsError, match="exists; name a new folder"):
+    for name in (".", "file", "link", "file/vit"):
+        with pytest.raises(OSError):
             export(vitspeech.load(finished_run), tmp_path / name)
+
+
+def test_labels_that_run_py_would_refuse_are_refused(quick, finished_run, tmp_path):
+    model = vitspeech.load(finished_run)
+    with pytest.raises(InputError, match=r"labels\[1\]="):
+        export(replace(model, labels=[model.labels[0], "a\u202eb", *model.labels[2:]]), tmp_path / "vit")
 
 
 def test_models_that_are_neither_of_images_nor_of_speech_are_refused(finished_run, tmp_path):
