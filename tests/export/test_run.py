@@ -4,6 +4,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import warnings
 
 import numpy
 import pytest
@@ -18,6 +20,7 @@ from vitspeech.attention import LearnedPositions
 from vitspeech.checkpoint.model import Model
 from vitspeech.decoding.search import Search
 from vitspeech.export import export
+from vitspeech.export.runner.model_folder import run_command
 from vitspeech.files import sha256
 from vitspeech.inference.spotting import WordSpotter
 from vitspeech.inference.symbols import transcribe_symbols
@@ -294,6 +297,24 @@ def test_other_inputs_follow_one_that_cannot_be_read(bare, exported, tmp_path):
         result = run(bare, exported(name) / "run.py", tmp_path / "broken.jpg", file)
         assert result.returncode == 3 and result.stdout.startswith(f"{file}:")
         assert result.stderr.startswith(f"run.py: {tmp_path / 'broken.jpg'}: ") and result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("redirect, environment, words", [
+    ("", {"PYTHONIOENCODING": "ascii"}, "0.54 - 0.98 s  left"),
+    ("", {"PYTHONWARNINGS": "error"}, "0.54 – 0.98 s  left"),
+    (">&-", {}, ""),
+    (">&- 2>&- <&-", {}, ""),
+])  # fmt: skip
+def test_any_output_will_do(bare, exported, redirect, environment, words):
+    command = ["sh", "-c", f'exec "$0" "$@" {redirect}', bare, exported(TRUNCATED) / "run.py", TALK]
+    environment = {"PATH": os.environ["PATH"], "PYTHONIOENCODING": "utf-8"} | environment
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, encoding="utf-8")
+    assert (result.returncode, result.stderr) == (0, "") and words in result.stdout
+
+
+def test_a_warning_that_the_user_made_an_error_is_one_line():
+    with pytest.raises(SystemExit, match=r"^run\.py: old \(UserWarning, which .*PYTHONWARNINGS makes an error\)$"):
+        run_command(lambda: warnings.warn("old", stacklevel=1))
 
 
 def test_a_missing_package_is_named(bare, exported):
