@@ -89,7 +89,7 @@ def test_a_missing_model_and_another_format_are_told(page):
         ("[" * 10_000, "model.json can't be read"),
         ('{"labels": ["a\\nb"]}', "model.json is altered"),
     ):
-        page.context.route("**/model.json", lambda route, body=body: route.fulfill(body=body))
+        page.context.route("**/model.json", lambda route, _, body=body: route.fulfill(body=body))
         page.reload()
         assert message in alert(page)
 

@@ -46,9 +46,8 @@ def read_about(folder: str | Path) -> dict[str, Any]:
     for mistake in mistakes(about, SCHEMA, "it"):
         raise ValueError(f"{file}: altered, or not the file of an exported model: {mistake}")
     for name, checksum in about["files"].items():
-        with regular(folder, name, MOST_GRAPH_BYTES if name.endswith(".onnx") else MOST_JSON_BYTES).open(
-            "rb"
-        ) as content:
+        most_bytes = MOST_GRAPH_BYTES if name.endswith(".onnx") else MOST_JSON_BYTES
+        with regular(folder, name, most_bytes).open("rb") as content:
             if hashlib.file_digest(content, "sha256").hexdigest() != checksum and name != "run.py":
                 raise ValueError(f"{content.name}: altered; its sha256 is not the one in model.json. Export again")
     return about
