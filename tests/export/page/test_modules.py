@@ -134,8 +134,8 @@ def test_the_page_takes_what_fits_the_schema_of_run_py(modules, site):
     ]
     for key in about:
         cases += [about | {key: value} for value in [*values, about[key]]]
-        cases += [about | {key: about[key] | {inner: value}} for value in values for inner in about[key]
-                  if isinstance(about[key], dict)]  # fmt: skip
+        inner = about[key] if isinstance(about[key], dict) else {}
+        cases += [about | {key: inner | {name: value}} for value in values for name in inner]
     computed = modules.evaluate(
         """async (cases) => {
           const { mistakes } = await import("./schema.js"), schema = await (await fetch("model.schema.json")).json();

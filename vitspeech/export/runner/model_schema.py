@@ -102,7 +102,7 @@ STREAM = {
     "first_step": COUNT,
     "steps_ahead": number(0, 10_000, "integer"),
     "state_size": SAMPLES,
-    "first_row_ms": DURATION_MS,
+    "first_row_ms": number(-600_000, 600_000),
     "row_ms": number(1, 60_000),
     "delay_ms": DURATION_MS,
     "attention": attention("heads", "left", "right", "wait"),
