@@ -75,13 +75,12 @@ def sample_for(subjects: Sequence[Subject], root: str | None, count: int) -> Sam
         except FileNotFoundError as problem:
             problems.append(problem)
     if root is None:
-        problems.append(InputError("no model names its data set; give a folder of pictures with --data"))
-        raise problems[0]
+        raise next(iter(problems), InputError("no model names its data set; name a folder of pictures by --data"))
     kind, endings = ("recordings", AUDIO_ENDINGS) if audio_names else ("pictures", PICTURE_ENDINGS)
     files = list(walk_folder(Path(root), endings)) if Path(root).is_dir() else []
     if not files:
-        problems.append(FileNotFoundError(f"{root}: not a folder of {kind} ({', '.join(sorted(endings))})"))
-        raise problems[0]
+        others = f", nor with a model's data set: {problems[0]}" if problems else ""
+        raise FileNotFoundError(f"{root}: no folder with {kind}{others}")
     if problems:
         warnings.warn(f"{root}: holds the data set of none of the models, so any {kind} in it are taken", stacklevel=2)
     return folder_sample(Path(root), files, subjects, count)
