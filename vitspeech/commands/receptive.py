@@ -15,7 +15,8 @@ COMPARE = """Compare the receptive fields of models: theoretical, effective, and
 vitspeech compare checkpoints/vit-cifar10 checkpoints/cnn-cifar10 --data ROOT -o report/
 vitspeech compare checkpoints/vit-cifar10 timm:resnet18 timm:convnext_atto --data ROOT -o report/
 vitspeech compare checkpoints/speech-commands checkpoints/speech-commands-truncated --data ROOT -o report/
-vitspeech compare timm:deit_tiny_patch16_224 --pretrained --data holiday/ -o report/
+vitspeech compare checkpoints/vit-cifar10 timm:resnet18 --data photos/ -o report/            # any pictures
+vitspeech compare timm:deit_tiny_patch16_224 --pretrained --data photos/ -o report/
 
 The models must be all for images or all for speech. The inputs are validation items of the data set on the first
 released model's card. If --data names a folder without it, they are the pictures or recordings in that folder: the
