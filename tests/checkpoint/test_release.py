@@ -182,18 +182,6 @@ def test_seeds_may_differ_in_what_auto_precision_chose_and_the_readme_says_so(fi
     assert "Precision by seed" not in readme(vitspeech.load(tmp_path / "y"))
 
 
-def test_a_card_can_name_nothing_but_data_sets(finished_run):
-    model = vitspeech.load(finished_run)
-    for path in ("vitspeech.Augment", "vitspeech.ViT", "torch.hub.load", "torch.nn.Linear"):
-        model.card["data"]["class_path"] = path
-        with pytest.raises(ValueError, match="is not a data set"):
-            card_dataset(model, None)
-    for path in ("os.system", "mine.Digits"):
-        model.card["data"]["class_path"] = path
-        with pytest.raises(ValueError, match=f"{path} is not part of vitspeech"):
-            card_dataset(model, None)
-
-
 def test_a_recognizer_is_released_with_its_errors_and_listed_by_its_error_rate(finished_recognizer_run, tmp_path):
     card = release(finished_recognizer_run, tmp_path / "checkpoints/words")
     assert next(iter(card["metrics"])) == "word_error_rate" and card["delay_ms"] == 245

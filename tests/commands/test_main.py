@@ -82,8 +82,7 @@ def test_a_traceback_is_shown_on_request(command, monkeypatch):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a device that is always full")
-@pytest.mark.parametrize("arguments", [["configs"], ["train", "--help"]])
-def test_output_that_cannot_be_written_is_one_line_with_status_one(arguments):
+def test_output_that_cannot_be_written_is_one_line_with_status_one():
     with open("/dev/full", "w") as full:
-        run = subprocess.run([*VITSPEECH, *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
+        run = subprocess.run([*VITSPEECH, "train", "--help"], stdout=full, stderr=subprocess.PIPE, text=True)
     assert run.returncode == 1 and run.stderr.count("\n") == 1 and "No space left on device" in run.stderr, run.stderr

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from running import one_line
 from safetensors.torch import load_file
 from tiny import TINY
 
@@ -73,7 +74,7 @@ def folder(tmp_path, monkeypatch):
     sys.modules.pop("mine", None)
 
 
-def test_code_of_ones_own_is_trained_and_released_once_it_is_trusted(folder, capsys):
+def test_code_of_ones_own_goes_all_the_way_with_trust_and_nowhere_without(folder, capsys, command, star):
     train(["--config=mine.yaml", "--trust", "mine", "--run=run"])
     output = capsys.readouterr().out
     warning = "loading it later needs --trust mine (in Python: trust=['mine'])"
@@ -89,6 +90,11 @@ def test_code_of_ones_own_is_trained_and_released_once_it_is_trusted(folder, cap
     assert next(iter(card["metrics"])) == "own_metric" and card["data"]["class_path"] == "mine.Stripes"
     train(["--config=mine.yaml", "--trust", "mine", "--run=student", "--model.distillation.teachers=run"])
     assert json.loads(Path("student/model/card.json").read_text())["teachers"] == ["run"]
+    for arguments in (["evaluate", "run"], ["predict", "run", star], ["release", "run", "released/own"]):
+        assert "mine.Smoothed is not part" in (line := one_line(command(*arguments))) or "mine.Net is not part" in line
+        result = command(*arguments, "--trust", "mine")
+        assert result.returncode == 0, result.stderr
+    assert command("evaluate", "released/own", "--trust", "mine").stdout.splitlines()[-1] == "own_metric 0.5000"
 
 
 @pytest.mark.parametrize(
