@@ -2,6 +2,9 @@
 
 import io
 import os
+import shlex
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -11,6 +14,7 @@ from running import one_line
 from vitspeech import command_line
 from vitspeech.command_line import find_device
 from vitspeech.errors import InputError
+from vitspeech.files import write_csv
 
 
 @pytest.mark.parametrize(("found", "device"), [(False, "cpu"), (True, "cuda")])
@@ -37,6 +41,63 @@ def test_names_that_are_not_utf_8_are_printed_as_they_are(monkeypatch):
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(output, "utf-8"))
     command_line.run(lambda: print(os.fsdecode(b"bad\xff.jpg")), "vitspeech predict")
     assert output.getvalue() == b"bad\xff.jpg\n"
+
+
+def test_characters_that_an_output_lacks_are_replaced(monkeypatch):
+    output = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(output, "ascii"))
+    command_line.run(lambda: print("0.5 – 1.5 s  café ж", os.fsdecode(b"bad\xff.wav")), "vitspeech stream")
+    assert output.getvalue() == b"0.5 - 1.5 s  caf\\xe9 \\u0436 bad\xff.wav\n"
+
+
+def test_names_are_utf_8_in_files_also_where_the_locale_is_not(tmp_path):
+    write_csv(tmp_path / "a.csv", ["file"], [["caf\udcc3\udca9-\udcff ж"]])
+    assert (tmp_path / "a.csv").read_bytes().decode() == "file\r\ncafé-\\udcff ж\r\n"
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_outputs_may_be_closed(tmp_path, closed):
+    """No file gets the number of an output: C libraries would write into it."""
+    code = f"""
+import sys
+from vitspeech.command_line import run
+
+def write():
+    print("out", sys.stdout.isatty(), sys.stderr.write("err"), flush=True)
+    with open({str(tmp_path / "found")!r}, "w") as file:
+        file.write(str(file.fileno() > 2))
+
+run(write, "vitspeech")
+"""
+    command = shlex.join([sys.executable, "-c", code])
+    assert subprocess.run(f"{command} {closed}", shell=True, capture_output=True).returncode == 0
+    assert (tmp_path / "found").read_text() == "True"
+
+
+@pytest.mark.parametrize("caused", [False, True])
+def test_a_warning_that_the_user_made_an_error_is_no_bug(caused):
+    def warn():
+        try:
+            raise UserWarning("two\nlines")
+        except UserWarning as warning:
+            raise (ValueError("caused") if caused else warning) from warning
+
+    message = r"^vitspeech predict: two lines \(UserWarning, an error by -W or PYTHONWARNINGS\)$"
+    with pytest.raises(SystemExit, match=message):
+        command_line.run(warn, "vitspeech predict")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["samples", ""], "an argument"),
+        (["train", "--run="], "--run"),
+        (["evaluate", "runs/x", "--data", ""], "--data"),
+    ],
+)
+def test_an_empty_argument_is_not_the_current_folder(command, tmp_path, monkeypatch, arguments, named):
+    monkeypatch.chdir(tmp_path)
+    assert f": {named} is empty; is a variable unset?" in one_line(command(*arguments)) and not any(tmp_path.iterdir())
 
 
 def test_a_message_is_one_line_and_does_not_move_the_cursor():

@@ -1,6 +1,7 @@
 """What commands share: their parser, and how they report errors: bad input in one line, a bug with its traceback."""
 
 import argparse
+import codecs
 import io
 import os
 import re
@@ -21,6 +22,7 @@ BUG_STATUS = 70  # EX_SOFTWARE of sysexits.h
 BROKEN_PIPE_STATUS = 141  # what a shell reports for a program ended by SIGPIPE
 BUG = "this is a bug in vitspeech, or in code of your own that --trust named; please report it with the lines above"
 TABLES = (".csv", ".parquet")
+SIMPLER = {"–": b"-", "—": b"-", "×": b"x", "±": b"+-", "…": b"..."}  # where an output lacks them
 PICTURES = (".png", ".pdf", ".svg", ".jpg", ".jpeg", ".gif", ".webp", ".tif", ".tiff", ".eps", ".ps")  # of matplotlib
 
 
@@ -154,15 +156,49 @@ def one_line(text: object) -> str:
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda found: repr(found[0])[1:-1], " ".join(str(text).split()))
 
 
+def check_arguments(arguments: Sequence[str]) -> None:
+    """Refuse an empty argument, such as the value of an unset variable: as a folder it would be the current one."""
+    for before, argument in zip(("", *arguments), arguments, strict=False):
+        if argument == "" or re.fullmatch(r"--[\w.-]+\+?=", argument):
+            option = argument[:-1] or (before if before.startswith("-") else "an argument")
+            raise InputError(f"{option} is empty; is a variable unset?")
+
+
+def replace_missing(error: UnicodeError) -> tuple[bytes, int]:
+    """For characters that an output lacks: bytes of the names of files as they are, and escapes or simpler signs."""
+    replaced = b""
+    for one in error.object[error.start : error.end]:
+        is_byte = "\udc80" <= one <= "\udcff"
+        replaced += os.fsencode(one) if is_byte else SIMPLER.get(one) or one.encode("ascii", "backslashreplace")
+    return replaced, error.end
+
+
+codecs.register_error("vitspeech", replace_missing)
+
+
+def open_outputs() -> None:
+    """Open what `>&-`, or a service, has closed: what is written there is dropped, and no file gets its number."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # has this number, the lowest one that is free
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        if isinstance(stream := getattr(sys, name), io.TextIOWrapper):
+            stream.reconfigure(errors="vitspeech")
+
+
 def run(command: Callable[[], None], name: str) -> None:
     """Run a command and report bad input (`BAD_INPUT`) as one line on standard error, with exit status 1.
 
-    A warning is one line as well. A closed pipe (`| head`) ends the command quietly; output that cannot be written (a
-    full disk) is an error as others. An error of another class is a bug: its traceback is shown, and the exit status is
-    70. With the environment variable VITSPEECH_TRACEBACK, bad input shows its traceback, too. `name` precedes messages.
+    A warning is one line as well, also one that the user has made an error. A closed pipe (`| head`) ends the command
+    quietly; output that cannot be written (a full disk) is an error as others. An error of another class is a bug: its
+    traceback is shown, and the exit status is 70. With the environment variable VITSPEECH_TRACEBACK, bad input shows
+    its traceback, too. `name` precedes messages.
     """
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="surrogateescape")  # names of files that are not UTF-8 are printed as they are
+    open_outputs()
     original = warnings.formatwarning
     warnings.formatwarning = lambda message, *_, **__: f"{name}: warning: {one_line(message)}\n"
     if os.environ.get("VITSPEECH_TRACEBACK"):
@@ -183,7 +219,10 @@ def run(command: Callable[[], None], name: str) -> None:
         if interrupt.args:  # how to go on
             print(f"{name}: {one_line(interrupt)}", file=sys.stderr)
         sys.exit(130)
-    except Exception:
+    except Exception as error:
+        if warning := warning_in(error):
+            kind = f"{type(warning).__name__}, an error by -W or PYTHONWARNINGS"
+            sys.exit(f"{name}: {one_line(warning)} ({kind})")
         traceback.print_exc()
         print(f"{name}: {BUG}", file=sys.stderr)
         sys.exit(BUG_STATUS)
@@ -191,6 +230,13 @@ def run(command: Callable[[], None], name: str) -> None:
         warnings.formatwarning = original
         with suppress(OSError):
             flush_output()
+
+
+def warning_in(error: BaseException | None) -> Warning | None:
+    """The warning that an error is, or that has caused it, since the user has made errors of warnings."""
+    while error is not None and not isinstance(error, Warning):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def flush_output() -> None:

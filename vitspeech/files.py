@@ -5,6 +5,7 @@ YAML and JSON are read in bounded time and memory, with errors of one line: file
 have are refused. A message names the file and the line, and quotes no lines of the file.
 """
 
+import codecs
 import csv
 import hashlib
 import json
@@ -13,6 +14,7 @@ import secrets
 import stat
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,15 @@ from filelock import FileLock, Timeout
 
 from vitspeech.errors import InputError
 from vitspeech.json_text import DEEPEST, LONGEST_NUMBER, TOO_DEEP, parse_json
+
+
+def encode_names(error: UnicodeError) -> tuple[bytes, int]:
+    """Names of files in a UTF-8 text: as UTF-8, whatever the locale's encoding is; other bytes become `\\udcff`."""
+    names = error.object[error.start : error.end].encode("utf-8", "surrogateescape")
+    return names.decode("utf-8", "surrogateescape").encode("utf-8", "backslashreplace"), error.end
+
+
+codecs.register_error("names", encode_names)
 
 
 def check_target(path: str | Path, option: str = "") -> Path:
@@ -186,10 +197,27 @@ def check_regular(path: Path) -> None:
         raise InputError(f"{path}: empty (0 bytes)")
 
 
+def check_links(folder: str | Path, names: Iterable[str | Path] | None = None) -> None:
+    """Refuse links that lead out of a folder, which somebody else may have put there, before it is read or written.
+
+    Args:
+        folder: The folder, or a link to it.
+        names: Files and folders in it, as paths, that are checked with all that is in them; `None` checks everything.
+    """
+    root = Path(os.path.realpath(folder))
+    for name in os.listdir(root) if names is None else names:
+        for path in chain([root / name], (root / name).rglob("*")):
+            if not Path(os.path.realpath(path)).is_relative_to(root):
+                raise InputError(
+                    f"{Path(folder) / path.relative_to(root)}: a link to a file outside of the folder; put a copy of "
+                    "the file in its place"
+                )
+
+
 def write_text(text: str, path: str | Path) -> None:
     """Write a UTF-8 text file atomically; bytes of file names that are not UTF-8 become escapes, as in `write_csv`."""
     with replacing(path) as draft:
-        draft.write_text(text, encoding="utf-8", errors="backslashreplace")
+        draft.write_text(text, encoding="utf-8", errors="names")
 
 
 def write_json(value: Any, path: str | Path) -> None:
@@ -203,7 +231,7 @@ def write_csv(path: str | Path, columns: Sequence[str], rows: Iterable[Sequence]
 
     Bytes of file names that are not UTF-8 are written as `\\udcff`.
     """
-    with replacing(path) as draft, draft.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
+    with replacing(path) as draft, draft.open("w", newline="", encoding="utf-8", errors="names") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
         writer.writerows(rows)

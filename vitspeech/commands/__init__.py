@@ -54,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     `None` takes the process's own command line; `arguments` are without the program's name.
     """
+    command_line.open_outputs()
     verb, *rest = (sys.argv[1:] if arguments is None else list(arguments)) or [""]
     if verb in VERBS:
         run(verb, rest)
@@ -75,7 +76,12 @@ def run(verb: str, arguments: Sequence[str] | None = None) -> None:
     `arguments` is the command line after the verb; `None` takes the process's own, for `scripts/VERB.py`.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
-    command_line.run(partial(command(verb), arguments), command_line.program(verb))
+
+    def checked() -> None:
+        command_line.check_arguments(arguments)
+        command(verb)(arguments)
+
+    command_line.run(checked, command_line.program(verb))
 
 
 def command(verb: str) -> Callable[[Sequence[str] | None], None]:

@@ -53,7 +53,7 @@ def formatted(columns: Columns, row: Row) -> list[str]:
 
 def to_text(value: Any) -> str | None:
     """A value as text that is UTF-8; bytes of file names that are not become `\\udcff`."""
-    return None if value is None else str(value).encode("utf-8", "backslashreplace").decode()
+    return None if value is None else str(value).encode("utf-8", "names").decode()
 
 
 class GrowingTable:
