@@ -16,11 +16,12 @@ from types import ModuleType
 from vitspeech.checkpoint.leakage import TRAINING_ITEMS
 from vitspeech.data.utterances.manifest import CHECKSUMS
 from vitspeech.errors import InputError, MissingExtraError
-from vitspeech.files import read_json
+from vitspeech.files import check_links, read_json
 
 PREFIX = "hf-hub:"
 NAME = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?", re.ASCII)
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.yaml", "card.json"
+WAIT_S = 4  # for an answer
 WANTED = (WEIGHTS, CONFIG, CARD, TRAINING_ITEMS, CHECKSUMS, "*.jsonl")  # and the manifests that the card names
 
 
@@ -45,7 +46,8 @@ def fetch(name: str | Path) -> Path:
     repository, revision = match["repository"], match["revision"]
     with one_line_errors(name):
         # The card alone tells a released model from any other repository, before gigabytes are downloaded.
-        card = Path(hub.hf_hub_download(repository, CARD, revision=revision, library_name="vitspeech"))
+        given = {"library_name": "vitspeech", "local_files_only": not answers(repository, revision)}
+        card = Path(hub.hf_hub_download(repository, CARD, revision=revision, **given))
         content = read_json(card)
         if not isinstance(content, dict) or "config_sha256" not in content:
             raise InputError(f"{name}: not a released model of vitspeech: its {CARD} has no checksums")
@@ -53,11 +55,24 @@ def fetch(name: str | Path) -> Path:
         folder = Path(hub.constants.HF_HOME, "vitspeech", *repository.split("/"), commit)
         if folder.is_dir():
             return folder
-        snapshot = Path(
-            hub.snapshot_download(repository, revision=commit, allow_patterns=[*WANTED], library_name="vitspeech")
-        )
+        snapshot = Path(hub.snapshot_download(repository, revision=commit, allow_patterns=[*WANTED], **given))
     copy(snapshot, folder)
     return folder
+
+
+def answers(repository: str, revision: str | None) -> bool:
+    """Whether the hub can be reached, asked once: huggingface_hub tries for half a minute. Raises what it refuses."""
+    import huggingface_hub as hub
+
+    try:
+        hub.get_hf_file_metadata(hub.hf_hub_url(repository, CARD, revision=revision), timeout=WAIT_S)
+    except hub.errors.HfHubHTTPError as error:
+        if error.response.status_code < 500:
+            raise
+        return False
+    except (hub.errors.HTTPError, hub.errors.OfflineModeIsEnabled, OSError):
+        return False
+    return True
 
 
 def copy(snapshot: Path, folder: Path) -> None:
@@ -87,6 +102,7 @@ def push(folder: str | Path, repository: str, *, private: bool = False) -> str:
     `private` is of a new repository; one that exists stays as it is.
     """
     check_push(repository)
+    check_links(folder, [name for name in os.listdir(folder) if not name.startswith(".")])
     hub = imported()
     with one_line_errors(repository):
         api = hub.HfApi(library_name="vitspeech")
@@ -126,7 +142,8 @@ def one_line_errors(name: str | Path) -> Iterator[None]:
         errors.GatedRepoError: "access has to be asked for on the page of the repository",
         errors.RepositoryNotFoundError: "no such repository, or a private one (log in with `hf auth login`)",
         errors.RevisionNotFoundError: "the repository has no such revision",
-        errors.LocalEntryNotFoundError: "the hub cannot be reached, and this revision was not downloaded before",
+        errors.LocalEntryNotFoundError: "the hub cannot be reached, and this revision was not downloaded before: check "
+        "the connection and HF_ENDPOINT, or copy the model's files into a folder and name that",
         errors.EntryNotFoundError: f"not a released model of vitspeech: it has no {CARD}",
     }
     try:
@@ -135,6 +152,6 @@ def one_line_errors(name: str | Path) -> Iterator[None]:
         raise
     except (*reasons, errors.HFValidationError, errors.HTTPError, errors.OfflineModeIsEnabled, ValueError) as error:
         first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
-        others = f"the hub refused, or cannot be reached: {first_line}"
+        others = f"the hub refused, or cannot be reached (check the connection and `hf auth login`): {first_line}"
         reason = next((text for kind, text in reasons.items() if isinstance(error, kind)), others)
         raise InputError(f"{name}: {reason}") from None

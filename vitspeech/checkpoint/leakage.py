@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from vitspeech.errors import InputError
-from vitspeech.files import read_text, write_text
+from vitspeech.files import check_links, read_text, write_text
 
 TRAINING_ITEMS = "training_items.txt"
 DIGITS = 12  # 48 bits: among 1,000,000 training items, one of 10,000 others is found by mistake with probability 4e-5
@@ -41,11 +41,6 @@ def add_training_items(names: Sequence[str], run: Path, root: Path | None = None
         add_lines({digest(name, root) for name in names}, run)
 
 
-def add_items_of(model: Path, run: Path) -> None:
-    """Add the training items of the model that a run starts from to the list of the run."""
-    add_lines(training_items(model), run)
-
-
 def add_lines(lines: set[str], run: Path) -> None:
     """Add lines to the list of a run."""
     lines = training_items(run) | lines
@@ -59,8 +54,7 @@ def training_items(folder: Path) -> set[str]:
     file = folder / TRAINING_ITEMS
     if not file.exists():
         return training_items(folder.parent) if folder.name == "model" else set()
-    if not file.resolve().is_relative_to(folder):
-        raise InputError(f"{file}: a link to a file outside of the folder; put a copy of the file in its place")
+    check_links(folder, [TRAINING_ITEMS])
     lines = read_text(file, most_bytes=(DIGITS + 2) * MOST_ITEMS).split()
     if not all(map(LINE.fullmatch, lines)):
         raise InputError(f"{file}: not a list of training items; each line has {DIGITS} hexadecimal digits")

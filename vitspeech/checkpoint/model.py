@@ -24,10 +24,11 @@ from vitspeech.checkpoint.build import build_network
 from vitspeech.checkpoint.card import FORMAT, check_card, check_config, read_settings
 from vitspeech.checkpoint.hub import CARD, CONFIG, WEIGHTS, fetch, on_hub
 from vitspeech.checkpoint.leakage import TRAINING_ITEMS
+from vitspeech.command_line import one_line
 from vitspeech.data.utterances.manifest import CHECKSUMS, add_checksum, read_checksums
 from vitspeech.decoding.keywords import SpottingSettings, check_words
 from vitspeech.errors import InputError
-from vitspeech.files import read_json, read_yaml, sha256, sync
+from vitspeech.files import check_links, read_json, read_yaml, sha256, sync
 from vitspeech.trust import import_modules
 
 RUN_FILES = (  # what a run says about training and errors; a model has some of them
@@ -183,9 +184,9 @@ def load(folder: str | Path, *, trust: Sequence[str] = ()) -> Model:
         import_modules(trust)  # which may register scores by name
         network = build_network(config, load_file(folder / WEIGHTS), trust)
     except (SafetensorError, KeyError, OverflowError) as error:  # KeyError: a dtype that torch lacks
-        raise InputError(f"{folder / WEIGHTS}: not safetensors: {one_line(error)}") from None
+        raise InputError(f"{folder / WEIGHTS}: not safetensors: {one_line(error):.1000}") from None
     except ValueError as error:
-        raise InputError(f"{folder}: {one_line(error)}") from error
+        raise InputError(f"{folder}: {one_line(error):.1000}") from error
     task = config.get("task", Model.task)
     parts = (config["labels"], config["preprocessing"], card, config["network"], task, list(trust), folder)
     return Model(network, *parts)
@@ -205,6 +206,7 @@ def find_folder(folder: Path) -> Path:
     """The folder of a released model, or of that of a finished run; one on the hub is downloaded."""
     if on_hub(folder):
         folder = fetch(folder)
+    given = folder
     if not (folder / WEIGHTS).exists() and (folder / "model").is_dir():
         folder = folder / "model"
     elif not (folder / WEIGHTS).exists() and (folder / "run.json").exists():
@@ -219,15 +221,8 @@ def find_folder(folder: Path) -> Path:
             raise FileNotFoundError(f"{path}: missing; a released model has {WEIGHTS}, {CONFIG} and {CARD}")
         if not path.is_file() and path != folder:
             raise InputError(f"{path}: not a regular file")
-        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
-            raise InputError(f"{path}: a link to a file outside of the folder; put a copy of the file in its place")
+    check_links(given, [(folder / name).relative_to(given) for name in (WEIGHTS, CONFIG, CARD)])
     return folder
-
-
-def one_line(error: Exception) -> str:
-    """The message of an error in one line, cut where it lists a thousand tensors, without control characters."""
-    text = "".join(one if one.isprintable() else repr(one)[1:-1] for one in " ".join(str(error).split()))
-    return text if len(text) <= 1000 else f"{text[:997]}..."
 
 
 def read_mapping(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:

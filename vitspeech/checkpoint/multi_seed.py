@@ -8,6 +8,7 @@ from typing import Any
 
 from vitspeech.checkpoint.model import read_mapping
 from vitspeech.errors import InputError
+from vitspeech.files import check_links
 
 RUN_ONLY = re.compile(  # keys of a config that do not change what is learned, apart from the seed
     r"^seed_everything$|^data\..*\b(seed|root|download|workers|storage|broken)$"
@@ -24,6 +25,7 @@ def read_recipe(run: str | Path) -> dict[str, Any]:
 
     Absolute paths are replaced by their last part, since a card shows the recipe to others.
     """
+    check_links(run, ["config.yaml"])
     config = read_mapping(Path(run) / "config.yaml", ("data", "model", "trainer"))
     values = ((key, value) for key, value in flattened(config) if not RUN_ONLY.search(key))
     return {key: without_folders(value) for key, value in values if value is not None}

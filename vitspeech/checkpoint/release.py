@@ -15,7 +15,7 @@ from vitspeech.checkpoint.card import METRICS
 from vitspeech.checkpoint.model import CARD, HALF, RUN_FILES, Model, load, read_card, save
 from vitspeech.checkpoint.multi_seed import OF_AUTO, add_seeds, read_recipe, result
 from vitspeech.errors import InputError
-from vitspeech.files import read_text, write_text
+from vitspeech.files import check_links, read_text, write_text
 
 
 def release(
@@ -82,6 +82,7 @@ def load_finished(run: str | Path, trust: Sequence[str] = ()) -> Model:
         raise FileNotFoundError(
             f"{run}: not a finished run (it has no model/); finish it with vitspeech train --resume {run}"
         )
+    check_links(run, ["model", *RUN_FILES])  # whose contents are about to be published
     return load(run, trust=trust)
 
 
@@ -112,6 +113,8 @@ def write_readme(
 def check_readme(folder: str | Path) -> str | None:
     """Refuse to replace a README.md that somebody else wrote; else return the license that it names."""
     file = Path(folder, README)
+    if Path(folder).is_dir():
+        check_links(folder, [README, CARD])
     if not file.exists():
         return None
     before = front_matter(read_text(file))

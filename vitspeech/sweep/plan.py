@@ -19,7 +19,9 @@ import yaml
 from vitspeech.checkpoint.model import read_mapping
 from vitspeech.checkpoint.multi_seed import OF_AUTO, PRECISION, RUN_ONLY, differences, flattened
 from vitspeech.errors import MOST_SEED, InputError, check_number
+from vitspeech.files import check_links
 from vitspeech.training.config import PROGRAM, config_folder, find_config
+from vitspeech.training.run_folder import check_run_links
 from vitspeech.training.train import TrainingCLI
 
 LONGEST_NAME = 80  # characters of a config's name or a value in the name of a folder
@@ -115,7 +117,9 @@ def check_plan(plan: Plan) -> None:
         name, file = run.variant.name, run.folder / "config.yaml"
         if name not in configs:
             configs[name] = resolve(plan.options(run), name)
+        check_links(plan.folder, [f"{run.folder.relative_to(plan.folder)}.log"])
         if file.is_file():
+            check_run_links(run.folder)
             found = dict(flattened(read_mapping(file, ("data", "model", "trainer"))))
             for key, (there, here) in different(found, configs[name] | {"seed_everything": run.seed}):
                 raise InputError(

@@ -14,7 +14,7 @@ from vitspeech.errors import InputError
 from vitspeech.files import read_json, read_text
 from vitspeech.metrics.intervals import mean_interval
 from vitspeech.training.checkpoints import METRICS, read_metrics
-from vitspeech.training.run_folder import is_finished
+from vitspeech.training.run_folder import check_run_links, is_finished
 
 FINISHED, UNFINISHED, NEW = "finished", "unfinished", "not started"
 SEED_FOLDER = re.compile(r"seed-(0|[1-9]\d*)")
@@ -61,6 +61,7 @@ def state(run: Path) -> str:
 
 def read_result(run: Path) -> Result:
     """The result of a finished run from its card and its `metrics.csv`."""
+    check_run_links(run)
     card = read_mapping(run / "model" / CARD, ("metrics", "parameters", "minutes"))
     metrics = dict(numbers(card["metrics"])) if isinstance(card["metrics"], dict) else {}
     if not metrics:

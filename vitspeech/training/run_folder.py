@@ -35,7 +35,7 @@ from vitspeech.data.module import DataModule
 from vitspeech.data.utterances.word_sequences import own_manifests
 from vitspeech.errors import InputError
 from vitspeech.evaluation import Report
-from vitspeech.files import read_json, read_yaml, write_json, write_text
+from vitspeech.files import check_links, read_json, read_yaml, write_json, write_text
 from vitspeech.plots.curves import draw_learning_curves
 from vitspeech.provenance import with_start
 from vitspeech.training.checkpoints import BEST, LAST, METRICS, PREVIOUS, read_metrics
@@ -49,8 +49,20 @@ NAMES = dict.fromkeys((CONFIG, "run.json", INIT_FROM, METRICS, "logs", LAST, BES
 TRAINING_ONLY = set("root batch batch_s augment download workers storage broken speech".split())
 
 
+def check_run_links(run: str | Path) -> None:
+    """Refuse links out of a run, which somebody else may have made: training would read or replace what they point to.
+
+    A checkpoint may be on another disk: `last.ckpt` may be a link to a file of that ending.
+    """
+    last = Path(run, LAST)
+    check_links(
+        run, [name for name in (*NAMES, "checkpoints") if name != LAST or not os.path.realpath(last).endswith(".ckpt")]
+    )
+
+
 def resumed_config(run: str | Path) -> Path:
     """The config of a run to resume."""
+    check_run_links(run)
     if (Path(run) / checkpoint.CARD).is_file():
         raise InputError(f"{run}: a trained model, not a run; --init_from {run} starts a new run from its weights")
     file = Path(run) / CONFIG
@@ -68,6 +80,7 @@ def check_free(run: str | Path) -> None:
     """Refuse a folder that holds a run, or anything under a name of a run's files, which would be overwritten."""
     found = [name for name in NAMES if os.path.lexists(Path(run) / name)]
     if not found:
+        check_run_links(run)
         return
     if not (Path(run) / CONFIG).is_file():  # after the others: a run that starts just now writes it first
         raise FileExistsError(f"{run}: has {found[0]}, a name that a run writes to; name another folder, or move it")
