@@ -1,8 +1,8 @@
 """Which classes a configuration may name: those of vitspeech and its libraries, and of modules the user trusts.
 
 A configuration names classes by import path (`class_path: mine.Net`), and importing a module runs its code. Classes of
-vitspeech, torch, timm, lightning and torchmetrics are always accepted. Every other module has to be trusted by name:
-`trust=["mine"]` in Python, `--trust mine` on the command line.
+vitspeech, and of the parts of torch, timm, lightning and torchmetrics that models and runs are made of, are always
+accepted. Every other module has to be trusted by name: `trust=["mine"]` in Python, `--trust mine` on the command line.
 """
 
 import importlib
@@ -15,15 +15,27 @@ from typing import Any
 from vitspeech.errors import InputError
 
 KNOWN_PACKAGES = ("vitspeech", "torch", "timm", "lightning", "torchmetrics")
+# What is imported of them because a configuration names it: other modules of torch are programs, such as
+# `torch.utils.model_dump.__main__`, or change settings of the process.
+IMPORTED = ("vitspeech", "torch.nn", "torch.optim", "timm.models", "timm.layers", "timm.optim", "lightning.pytorch")
+IMPORTED += ("lightning.fabric", "torchmetrics")
+NO_PART = "is not a part of a run, such as a network, an optimizer or a callback"
 
 
 def is_known(class_path: str, trust: Sequence[str] = ()) -> bool:
     """Whether a class path lies in a known package or in a trusted module; trusting `mine` includes `mine.networks`."""
-    return any(class_path.startswith(f"{package}.") for package in (*KNOWN_PACKAGES, *trust))
+    return lies_in(class_path, (*KNOWN_PACKAGES, *trust))
+
+
+def lies_in(class_path: str, packages: Sequence[str]) -> bool:
+    """Whether a class path lies in one of the packages or modules."""
+    return any(class_path.startswith(f"{package}.") for package in packages)
 
 
 def refusal(class_path: str) -> str:
-    """The message about a class that is not trusted."""
+    """The message about a class that is not imported."""
+    if is_known(class_path):
+        return f"{class_path} {NO_PART}"
     module = class_path.rpartition(".")[0] or class_path
     return (
         f"{class_path} is not part of vitspeech, and loading it runs its code; if you trust it, pass "
@@ -31,15 +43,10 @@ def refusal(class_path: str) -> str:
     )
 
 
-def check_trusted(class_path: str, trust: Sequence[str] = ()) -> None:
-    """Refuse a class path outside the known packages and the trusted modules."""
-    if not is_known(class_path, trust):
-        raise InputError(refusal(class_path))
-
-
 def import_trusted(class_path: str, trust: Sequence[str]) -> Any:
-    """Import a class of a trusted module, which may lie in the current folder."""
-    check_trusted(class_path, trust)
+    """Import a class of the parts of a run, or of a trusted module, which may lie in the current folder."""
+    if not lies_in(class_path, (*IMPORTED, *trust)):
+        raise InputError(refusal(class_path))
     module, _, name = class_path.rpartition(".")
     imported = import_module(module)
     if not hasattr(imported, name):

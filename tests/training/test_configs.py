@@ -81,3 +81,11 @@ def test_a_config_that_multiplies_is_refused_before_it_is_parsed(tmp_path):
     (tmp_path / "laughs.yaml").write_text(laughs + "data: {class_path: *a11}\n")
     with pytest.raises(InputError, match=r"laughs\.yaml: cannot be read: line 2: aliases are not read"):
         expand_configs(["--config", str(tmp_path / "laughs.yaml")])
+
+
+@pytest.mark.parametrize("text", ["password=hunter2\n", "- hunter2\n", "hunter2", "'hunter2'"])
+def test_a_file_that_is_no_config_is_not_quoted(tmp_path, text):
+    write(tmp_path, mine="extends: other.yaml", other=text)
+    with pytest.raises(InputError, match=r"other\.yaml: not a config") as raised:
+        expand_configs(["--config", str(tmp_path / "mine.yaml")])
+    assert "hunter2" not in str(raised.value)

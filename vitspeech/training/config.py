@@ -9,6 +9,7 @@ config comes to name them, and reads no file but configs.
 
 import argparse
 import inspect
+import math
 import os
 import pydoc
 import sys
@@ -41,7 +42,7 @@ from vitspeech.attention import DecoderConfig, EncoderConfig
 from vitspeech.errors import InputError
 from vitspeech.files import read_yaml
 from vitspeech.training.run_folder import CONFIG, resumed_config
-from vitspeech.trust import KNOWN_PACKAGES, import_trusted, is_known, refusal
+from vitspeech.trust import IMPORTED, NO_PART, import_trusted, is_known, refusal
 
 PACKAGE = Path(__file__).parents[1]
 PROGRAM = "vitspeech train"
@@ -91,9 +92,11 @@ def find_config(name_or_path: str | Path) -> Path:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The contents of a config; empty if it is not a mapping, which the parser reports."""
+    """The contents of a config. Messages do not quote a file that is none: another config may name any."""
     config = read_yaml(path)
-    return config if isinstance(config, dict) else {}
+    if not isinstance(config, dict | None):
+        raise InputError(f"{path}: not a config, which has keys such as data, model and trainer")
+    return config or {}
 
 
 def config_chain(path: Path) -> list[Path]:
@@ -156,15 +159,10 @@ def read_arguments(arguments: Sequence[str]) -> Arguments:
 def split_options(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """The options of a command line that are not keys of a config, and the rest of it."""
 
-    def text(value: str) -> str:
-        if not value:
-            raise argparse.ArgumentTypeError("expected a value")
-        return value
-
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     for option in ("--run", "--resume", "--init_from"):
-        parser.add_argument(option, type=text)
-    parser.add_argument("--trust", type=text, nargs="+", action="extend", default=[])
+        parser.add_argument(option)
+    parser.add_argument("--trust", nargs="+", action="extend", default=[])
     separate, is_trust = [], False
     for argument in arguments:  # argparse would take an override that contains a space for one more module
         if argument.startswith("-"):
@@ -244,12 +242,12 @@ ALLOWED: set[str] = set()  # modules that an earlier call of `restrict_imports` 
 
 
 def restrict_imports(trust: Sequence[str]) -> None:
-    """Let parsers in this process import only from the known packages and the trusted modules.
+    """Let parsers in this process import only parts of runs, see `vitspeech.trust`, and the trusted modules.
 
     This holds wherever a class is named: in configs, in files that configs refer to, and on the command line. An object
     that a known package merely imports, such as `vitspeech.trust.os.system`, counts to the module that defines it.
     """
-    set_parsing_settings(import_path_denylist=["*", *ALLOWED], import_path_allowlist=[*KNOWN_PACKAGES, *trust])
+    set_parsing_settings(import_path_denylist=["*", *ALLOWED], import_path_allowlist=[*IMPORTED, *trust])
     ALLOWED.update(trust)
 
 
@@ -380,9 +378,10 @@ def did_you_mean(name: str, keys: Sequence[str]) -> str:
 
 
 def check_objects(config: Any, trust: Sequence[str], key: str = "") -> None:
-    """Refuse functions, and classes that no part of a run is made of, wherever a parsed config names them.
+    """Refuse functions, classes that no part of a run is made of, NaN and infinity, wherever a parsed config has them.
 
-    The parser accepts any callable where an argument is annotated as one, and the run would call it.
+    The parser accepts any callable where an argument is annotated as one, and the run would call it. Libraries accept
+    infinity as a learning rate; the constructors of this package say themselves which numbers may be infinite.
 
     Args:
         config: What the parser returns, or a part of it.
@@ -391,6 +390,9 @@ def check_objects(config: Any, trust: Sequence[str], key: str = "") -> None:
     """
     config = vars(config) if isinstance(config, Namespace) else config
     named = config
+    of_library = key.startswith(("trainer.", "model.init_args.optimizer."))
+    if isinstance(config, float) and (math.isnan(config) or (math.isinf(config) and of_library)):
+        raise InputError(f"{key}: {config} is not a finite number")
     if isinstance(config, Mapping):
         for name, value in config.items():
             check_objects(value, trust, f"{key}.{name}" if key else str(name))
@@ -404,8 +406,23 @@ def check_objects(config: Any, trust: Sequence[str], key: str = "") -> None:
         module = f"{named.__module__}."
         is_part = isclass(named) and (issubclass(named, PARTS) or module.startswith("vitspeech."))
         if not is_part and not any(module.startswith(f"{name}.") for name in trust):
-            name = f"{module}{named.__qualname__}"
-            raise InputError(f"{key}: {name} is not a part of a run, such as a network, an optimizer or a callback")
+            raise InputError(f"{key}: {module}{named.__qualname__} {NO_PART}")
+
+
+def places_outside(config: Any, run: Path, key: str = "trainer") -> Iterator[str]:
+    """`KEY: PLACE` of each file or folder outside of a run that the part of a config about the trainer names."""
+    config = vars(config) if isinstance(config, Namespace) else config
+    if isinstance(config, Mapping):
+        for name, value in config.items():
+            yield from places_outside(value, run, f"{key}.{name}")
+    elif isinstance(config, list | tuple):
+        for value in config:
+            yield from places_outside(value, run, key)
+    elif isinstance(config, str | os.PathLike):
+        path = Path(config)
+        is_place = path.is_absolute() or ".." in path.parts or key.endswith(("dir", "dirpath", "folder", "root"))
+        if is_place and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(run)):
+            yield f"{key}: {config}"
 
 
 def foreign_modules(config: Any, key: str = "") -> set[str]:
@@ -435,7 +452,7 @@ def config_errors(key: str) -> Iterator[None]:
     """
     try:
         yield
-    except (InputError, OSError):
+    except (InputError, OSError, Warning):  # a warning: the user has made errors of them
         raise
     except Exception as error:
         kind = "" if isinstance(error, ValueError | MisconfigurationException) else f" ({type(error).__name__})"

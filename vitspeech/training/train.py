@@ -24,7 +24,7 @@ from torch import nn
 
 from vitspeech.checkpoint import load
 from vitspeech.checkpoint.card import check_labels
-from vitspeech.checkpoint.leakage import add_items_of, add_training_items
+from vitspeech.checkpoint.leakage import add_lines, add_training_items, training_items
 from vitspeech.checkpoint.transfer import Transfer, transfer
 from vitspeech.data.module import DataModule, read_labels
 from vitspeech.errors import MOST_SEED, InputError, check_number
@@ -41,6 +41,7 @@ from vitspeech.training.config import (
     after_restart,
     config_errors,
     foreign_modules,
+    places_outside,
     plain_settings,
     read_arguments,
     restrict_imports,
@@ -200,6 +201,8 @@ class TrainingCLI:
         if modules := sorted(foreign | {*self.arguments.trust}):
             trust = " ".join(f"--trust {name}" for name in modules)
             print(f"this model has code of your own: loading it later needs {trust} (in Python: trust={modules})")
+        for place in places_outside(self.config.trainer, folder):
+            print(f"{place} is outside of the run's folder, and is written to")
         parameters = sum(parameter.numel() for parameter in self.model.network.parameters())
         print(f"{type(self.model.network).__name__}, {parameters:,} parameters -> {folder}")
         counts = f"{len(data.train):,} training and {len(data.validation):,} validation {data.items}"
@@ -207,7 +210,9 @@ class TrainingCLI:
         if self.precision_line and not resumed:
             print(self.precision_line)
         if self.transfer:
-            keep(self.transfer, folder)
+            print(self.transfer.report())
+            add_lines(training_items(Path(self.transfer.source)), folder)  # of what that model was trained on
+            write_json(self.transfer.record(), folder / INIT_FROM)
         if resumed:
             batches = f" and {done:,} batch{'es' * (done > 1)} of the next" if (done := self.run.batches_done) else ""
             print(f"resuming after {self.run.epochs_done} of {self.trainer.max_epochs} epochs{batches}")
@@ -297,13 +302,6 @@ def find_weights(
     return found
 
 
-def keep(found: Transfer, run: Path) -> None:
-    """Print what was taken, and write all of it into the folder of the run, with what that model was trained on."""
-    print(found.report())
-    add_items_of(Path(found.source), run)
-    write_json(found.record(), run / INIT_FROM)
-
-
 def fill_sizes(config: Namespace, data: DataModule, trust: Sequence[str]) -> None:
     """Set `classes`, `units`, `image` and `symbols` of the network in a config where they are left out."""
     network = config.model.init_args.get("network")
@@ -341,7 +339,7 @@ def training_errors(run: RunCallback, trainer: Trainer) -> Iterator[None]:
     """
     try:
         yield
-    except (InputError, OSError, FloatingPointError):
+    except (InputError, OSError, FloatingPointError, Warning):
         raise
     except Exception as error:
         if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error):

@@ -18,11 +18,13 @@ from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import nn
 
 from vitspeech.data.batches import process
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, check_number
 
 ARGUMENTS = inspect.signature(lightning.Trainer.__init__).parameters
 PRECISIONS, PLUGINS = ARGUMENTS["precision"].annotation | Literal["auto"], ARGUMENTS["plugins"].annotation
 HALF = ("bf16-true", "16-true")
+LEAST = {"accumulate_grad_batches": 1, "check_val_every_n_epoch": 1, "val_check_interval": 1e-9}  # of numbers that
+LEAST |= {"log_every_n_steps": 0, "num_sanity_val_steps": -1, "gradient_clip_val": 0}  # Lightning does not check
 SLOWER = 1.2  # ratio of the times from which bfloat16 counts as slower
 ROWS, WIDTH = 1024, 256  # of the products that are timed
 REPEATS, SECONDS = 5, 0.1
@@ -111,6 +113,9 @@ def check_trainer(trainer: lightning.Trainer, given: Namespace) -> None:
         trainer: The trainer.
         given: The part of the config about it.
     """
+    for name, least in LEAST.items():
+        if isinstance(given[name], int | float):
+            check_number(f"trainer.{name}", given[name], least)
     nothing = [name for name in ("max_epochs", "max_steps", "limit_train_batches") if getattr(trainer, name) == 0]
     spawns = any(word in str(given.strategy) for word in ("spawn", "fork", "notebook"))
     divides = isinstance(trainer.strategy, ModelParallelStrategy)
@@ -118,10 +123,16 @@ def check_trainer(trainer: lightning.Trainer, given: Namespace) -> None:
     environment = getattr(trainer.strategy, "cluster_environment", None)
     starts_processes = environment is None or not environment.creates_processes_externally  # as torchrun does
     cores, processes = os.cpu_count() or 1, trainer.num_devices
+    too_late = (trainer.check_val_every_n_epoch or 0) > (trainer.max_epochs or 0) > 0
+    never_validates = trainer.limit_val_batches == 0 or too_late
     crowded = isinstance(trainer.accelerator, CPUAccelerator) and starts_processes and processes > cores
     refused = {
         "max_time would end training before the learning rate has decayed; set max_epochs": given.max_time is not None,
         f"{' and '.join(nothing)}=0: nothing would be trained": nothing,
+        "fast_dev_run would leave a run that looks finished; use --config trainer/smoke": trainer.fast_dev_run,
+        "limit_val_batches or check_val_every_n_epoch: no epoch would be validated": never_validates,
+        "limit_test_batches: the test set is measured as a whole": given.limit_test_batches is not None,
+        "limit_predict_batches has no effect: nothing is predicted": given.limit_predict_batches is not None,
         "overfit_batches: its batches are not those of the data; use limit_train_batches": trainer.overfit_batches,
         "strategy: its processes end with the training, before the test; use ddp": spawns,
         "strategy: weights that processes have divided cannot be averaged; use ddp": averages and divides,
