@@ -16,11 +16,13 @@ from vitspeech.tasks import Transcription
 from vitspeech.training.train import TrainingCLI
 
 
-def test_evaluate_gives_the_cards_number_again(command, finished_run):
+def test_evaluate_gives_the_cards_number_again(command, finished_run, monkeypatch):
     card = json.loads((finished_run / "model/card.json").read_text())
     text, last = command("evaluate", finished_run).stdout.splitlines()
     assert last == f"test_accuracy {card['metrics']['test_accuracy']:.4f}"
     assert text.endswith(f"; the card says {card['metrics']['test_accuracy']:.4f}")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert command("evaluate", finished_run).stdout.splitlines() == [text]  # the number once
 
 
 def test_evaluate_measures_masked_prediction_on_validation(command, finished_masked_run, monkeypatch):
@@ -68,6 +70,7 @@ def test_evaluate_refuses_test_items_of_training(command, tmp_path):
         (["--split", "validation", "--test", "test-clean"], "--test: is for --split test"),
         (["--test", "test-clean"], "--test is for models of LibriSpeech"),
         (["--beam", 0], "beam=0"),
+        (["--data", "nowhere"], "--data nowhere: WordSequences reads no files; leave it out"),
         (["--ctc-weight", 0.5], "ctc_weight: of encoder-decoders"),
         (["--report", ROOT / "README.md"], "README.md is not a folder"),
         (["--out", "rows.txt"], "rows.txt: end the name with .csv or .parquet"),
@@ -75,6 +78,11 @@ def test_evaluate_refuses_test_items_of_training(command, tmp_path):
 )
 def test_what_cannot_be_measured_is_one_line(command, finished_recognizer_run, options, message):
     assert message in one_line(command("evaluate", finished_recognizer_run, *options))
+
+
+def test_a_search_is_for_transcripts(command, finished_run):
+    for option in ("--beam", "--ctc-weight"):
+        assert f"{option}: is for models that transcribe" in one_line(command("evaluate", finished_run, option, 1))
 
 
 def test_evaluate_takes_another_search_than_the_cards(command, finished_transcriber_run, monkeypatch):

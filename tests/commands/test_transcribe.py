@@ -198,6 +198,7 @@ def test_a_long_recording_is_transcribed_but_not_drawn(
         ("", "give either recordings or --symbols"),
         ("a.wav --symbols 3", "give either recordings or --symbols"),
         ("--symbols 3 --times", "--times is for recordings"),
+        ("a.wav --units", "--units is for --times and tables"),
         ("--symbols 3 --out a.csv", "--out is for recordings"),
         ("a.wav b.wav --picture out.png", "--picture draws one recording"),
         (". --attention out.png", "--attention draws one recording"),

@@ -48,8 +48,8 @@ def pack(arguments: Sequence[str] | None = None) -> None:
     add("--shard-mb", type=float, default=SHARD_MB, help=f"size of a file in MiB (default {SHARD_MB})")
     add("--workers", type=int, default=4, help="threads that read items (default 4)")
     options, overrides = parse(parser, arguments)
-    if bool(options.check) == bool(options.folder) or (options.check and options.config):
-        parser.error("give a config and a folder, or --check and a folder")
+    if bool(options.check) == bool(options.folder) or (options.check and (options.config or overrides)):
+        parser.error("give a config and a folder, or --check and a folder alone")
     if options.workers < 1 or not options.shard_mb > 0:
         parser.error("--workers and --shard-mb must be above 0")
     if options.check:

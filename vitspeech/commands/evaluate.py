@@ -11,6 +11,7 @@ vitspeech evaluate checkpoints/librispeech-5h-ctc --data ROOT --test test-clean
 """
 
 import argparse
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from vitspeech.errors import InputError
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run `vitspeech evaluate`; the last line printed is the main metric and its value."""
+    """Run `vitspeech evaluate`; if no terminal shows it, the last line printed is the main metric and its value."""
     options = parse(arguments)
 
     from vitspeech.data.tables import write_table
@@ -33,9 +34,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     model.network.to(device)
     given, language = command_line.settings(options, "beam", "ctc_weight"), command_line.language_settings(options)
     search = vitspeech.Search(**search_on_card(model.card, language) | given | language)
+    task = find_task(model.task, model.trust)
+    if (unused := [*given, *language]) and not task.transcribes:
+        raise InputError(f"--{unused[0].replace('_', '-')}: is for models that transcribe")
     check_search(model, search, given)
     data = data_of(model, options)
-    report = find_task(model.task, model.trust).evaluate(model.network, data, search=search)
+    report = task.evaluate(model.network, data, search=search)
     if options.out is not None:
         if report.table is None:
             raise InputError(f"--out {options.out}: the reports of {model.task} have no rows of single items")
@@ -50,7 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     on_card = f"{on_card:.4f}" if isinstance(on_card, int | float) else repr(on_card)
     other = options.split != "test" or options.test
     print(f"{report.text}; the card says {on_card}" + " of its test set" * bool(other))
-    print(f"{name} {value:.4f}")
+    if not sys.stdout.isatty():
+        print(f"{name} {value:.4f}")
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

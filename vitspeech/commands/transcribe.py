@@ -49,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     model = vitspeech.load(options.checkpoint, trust=options.trust)
     model.network.to(options.device)
     if options.symbols:
+        check_search(model, None, given)
         print_symbols(model, options.symbols, given, options.picture)
         return
     search = vitspeech.Search(**given, **command_line.language_settings(options))
@@ -100,6 +101,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
     if bool(options.paths) == (options.symbols is not None):
         parser.error("give either recordings or --symbols")
+    if options.units and not (options.times or options.out):
+        parser.error("--units is for --times and tables (--out)")
     if options.symbols:
         refuse("times units format out resume attention language_model", "is for recordings")
     elif not is_one:

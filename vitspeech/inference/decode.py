@@ -104,6 +104,8 @@ def check_search(model: Model, search: Search | None, given: Collection[str] = (
     name = type(model.network).__name__
     if (unused := sorted({"ctc_weight", "length_penalty"} & {*given})) and not is_autoregressive(model.network):
         raise InputError(f"{', '.join(unused)}: of encoder-decoders; {name} has CTC alone")
+    if "ctc_weight" in given and model.network.ctc_head is None:
+        raise InputError(f"ctc_weight: {name} has no CTC head")
     if search is not None and search.language_model is not None:
         if is_autoregressive(model.network):
             raise InputError(f"{name} has no search with a language model; use a recognizer with CTC")

@@ -43,9 +43,3 @@ def whole_weights(network: nn.Module) -> dict[str, torch.Tensor]:
 def is_sharded(network: nn.Module) -> bool:
     """Whether processes have divided the weights of a network."""
     return any(isinstance(parameter, DTensor) for parameter in network.parameters())
-
-
-def processes() -> int:
-    """The number of processes of a distributed run; 1 in any other."""
-    is_distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-    return torch.distributed.get_world_size() if is_distributed else 1

@@ -22,11 +22,12 @@ from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import Tensor, nn
 from torchmetrics import Metric
 
+from vitspeech.data.batches import process
 from vitspeech.decoding.search import Search
 from vitspeech.errors import InputError, check_fraction
 from vitspeech.evaluation import Report
 from vitspeech.tasks.optimizer import Decay, learning_rate, match_precision, parameter_groups
-from vitspeech.tasks.sharding import processes, shard
+from vitspeech.tasks.sharding import shard
 from vitspeech.trust import import_trusted
 
 CHECK_EVERY = 50  # training steps
@@ -349,7 +350,7 @@ def length_groups(batch: tuple[Tensor, ...]) -> Iterator[tuple[Any, ...]]:
     all of them need the same number of passes, though their batches may differ in size.
     """
     waveforms, lengths, units, spans = batch
-    is_divided = waveforms.shape[1] > SHORT and processes() == 1
+    is_divided = waveforms.shape[1] > SHORT and process()[1] == 1
     groups = min(GROUPS, max(len(lengths) // SMALLEST_GROUP, 1)) if is_divided else 1
     for rows in lengths.argsort().tensor_split(groups):
         longest = max(lengths[rows].tolist())

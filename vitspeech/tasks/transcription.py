@@ -12,11 +12,12 @@ from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vitspeech.data.batches import process
 from vitspeech.decoding.autoregressive import greedy
 from vitspeech.errors import InputError, check_fraction
 from vitspeech.inference.decode import longest_output
 from vitspeech.tasks.recognition import Recognition
-from vitspeech.tasks.sharding import is_sharded, processes
+from vitspeech.tasks.sharding import is_sharded
 
 
 class Transcription(Recognition):
@@ -85,7 +86,7 @@ class Transcription(Recognition):
 
     def greedy_transcripts(self, encoded: Tensor, padding: Tensor) -> list[tuple[int, ...]]:
         """The units of each utterance by greedy search with the decoder: (B, T, D), (B, T) -> B transcripts."""
-        if processes() > 1 and is_sharded(self.network):  # they wait for one another in each step
+        if process()[1] > 1 and is_sharded(self.network):  # they wait for one another in each step
             raise InputError(
                 f"{type(self).__name__} can't divide its weights among processes, whose transcripts end at different "
                 "steps; train it with --config trainer/ddp"
