@@ -97,7 +97,8 @@ def test_a_warning_that_the_user_made_an_error_is_no_bug(caused):
 )
 def test_an_empty_argument_is_not_the_current_folder(command, tmp_path, monkeypatch, arguments, named):
     monkeypatch.chdir(tmp_path)
-    assert f": {named} is empty; is a variable unset?" in one_line(command(*arguments)) and not any(tmp_path.iterdir())
+    assert f": {named} is empty; is a variable unset?" in one_line(command(*arguments), status=2)
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_message_is_one_line_and_does_not_move_the_cursor():

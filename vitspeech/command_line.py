@@ -156,12 +156,13 @@ def one_line(text: object) -> str:
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda found: repr(found[0])[1:-1], " ".join(str(text).split()))
 
 
-def check_arguments(arguments: Sequence[str]) -> None:
+def check_arguments(arguments: Sequence[str], name: str) -> None:
     """Refuse an empty argument, such as the value of an unset variable: as a folder it would be the current one."""
     for before, argument in zip(("", *arguments), arguments, strict=False):
         if argument == "" or re.fullmatch(r"--[\w.-]+\+?=", argument):
             option = argument[:-1] or (before if before.startswith("-") else "an argument")
-            raise InputError(f"{option} is empty; is a variable unset?")
+            print(f"{name}: {option} is empty; is a variable unset?", file=sys.stderr)
+            sys.exit(2)
 
 
 def replace_missing(error: UnicodeError) -> tuple[bytes, int]:

@@ -78,7 +78,7 @@ def run(verb: str, arguments: Sequence[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
 
     def checked() -> None:
-        command_line.check_arguments(arguments)
+        command_line.check_arguments(arguments, command_line.program(verb))
         command(verb)(arguments)
 
     command_line.run(checked, command_line.program(verb))
