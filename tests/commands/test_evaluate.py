@@ -61,7 +61,7 @@ def test_evaluate_refuses_test_items_of_training(command, tmp_path):
         (root / split).rename(tmp_path / split)
     for folder in (run, run / "model", released):
         message = one_line(command("evaluate", folder, "--data", root))
-        assert f"{folder}: was trained on 2 of the 2 test items (by their names and sizes), first train/" in message
+        assert f"{folder}: was trained on 4 of the 4 test items (by their names and sizes), first train/" in message
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ def sure(finished_speech_run, tmp_path):
     model = vitspeech.load(finished_speech_run)
     with torch.no_grad():
         model.network.head.weight.mul_(20)
+        model.network.head.bias[-2:] -= 50  # of unknown and silence
     save(model, tmp_path / "sure")
     return tmp_path / "sure"
 

@@ -94,10 +94,10 @@ def test_symbols_are_printed_with_the_models_output(command, finished_symbols_ru
 def test_an_interrupted_table_is_resumed_with_the_same_search(
     command, finished_recognizer_run, recordings, tmp_path, monkeypatch
 ):
-    def read(path, sample_rate_hz):
+    def read(path, *arguments):
         if path.name == "x.wav":
             raise KeyboardInterrupt
-        return read_clip(path, sample_rate_hz)
+        return read_clip(path, *arguments)
 
     whole, table = tmp_path / "whole.csv", tmp_path / "out.csv"
     command("transcribe", finished_recognizer_run, recordings, "--out", whole)
