@@ -122,4 +122,14 @@ def test_every_model_takes_every_encoder_and_padding_changes_nothing(model, enco
     alone = network.encode(audio[1:, :5000])[0][0]
     assert_close(encoded[1][padding[1]], alone)
     units = (torch.tensor([[0, 1], [2, -1]]),) if model == "transcriber" else ()
-    assert all(part.isfinite().all() for part in network(audio, lengths, *units)[:1])
+    outputs = [part for part in network.train()(audio, lengths, *units) if part.is_floating_point()]
+    assert all(part.isfinite().all() for part in outputs)
+    sum(part.square().sum() for part in outputs).backward()
+    assert [name for name, parameter in network.named_parameters() if parameter.grad is None] == []
+
+
+def test_counts_of_long_recordings_are_not_rounded_in_half_precision():
+    network = SpeechRecognizer(7, SpeechFrontend(12, mels=17, stride=3), {"depth": 2, "heads": 3}).eval()
+    with torch.autocast("cpu", torch.bfloat16):
+        logits, tokens = network(torch.randn(1, 156_080))
+    assert tokens.tolist() == [logits.shape[1]] and logits.shape[1] > 256 and logits.shape[1] % 2

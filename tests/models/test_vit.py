@@ -93,13 +93,6 @@ def test_pooling_with_several_hops_widens_the_head():
     assert network.pooling.auxiliary_loss > 0
 
 
-def test_further_arguments_reach_the_encoder():
-    network = vit(depth=3, drop_path=0.2, mlp_ratio=1.5, dropout=0.3)
-    assert [block.drop_path.prob for block in network.encoder.blocks] == pytest.approx([0, 0.1, 0.2])
-    assert all(block.mlp[0].out_features == 15 for block in network.encoder.blocks)
-    assert all(block.attention.dropout == 0.3 for block in network.encoder.blocks)
-
-
 @pytest.mark.parametrize("heads", [0, 5])
 def test_heads_are_checked_before_rotary_positions(heads):
     with pytest.raises(ValueError, match=f"heads={heads} does not divide width=24"):
