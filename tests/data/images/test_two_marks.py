@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from vitspeech.data.images import two_marks
 from vitspeech.data.images.two_marks import Marks, TwoMarks, draw, place_marks
 
 SIDE = 32
@@ -34,7 +35,8 @@ def held_out_accuracy(features: torch.Tensor, labels: torch.Tensor, ridge: float
     return ((test @ weights > 0) == (signs[cut:] > 0)).double().mean().item()
 
 
-def test_the_same_number_draws_the_same_pictures():
+def test_the_same_number_draws_the_same_pictures(monkeypatch):
+    monkeypatch.setattr(two_marks, "EVALUATION_COUNT", 100)
     one, same, other = TwoMarks(7, 60), TwoMarks(7, 60), TwoMarks(7, 60, drawn_from=1)
     for data in (one, same, other):
         data.setup("fit")
