@@ -1,5 +1,6 @@
 """A folder a class: splits, labels, and what is wrong with a folder."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,22 @@ def test_a_class_of_too_few_pictures_for_every_split_is_named(tmp_path):
     with pytest.warns(UserWarning, match="too few for each of train, validation, test: bee; add more, at least 3"):
         data.setup("fit")
     assert data.train.labels.tolist().count(1) == 2
+
+
+@pytest.mark.parametrize("storage", ["memory", "files"])
+def test_broken_pictures_of_all_splits_are_named_at_once_and_the_rest_is_used(tmp_path, storage):
+    made = partial(ImageFolder, str(fill(tmp_path, {"ape": 40, "bee": 40})), image=8, storage=storage, workers=0)
+    splits = made().splits
+    broken = [splits["train"][3].file, splits["train"][5].file, splits["test"][2].file]
+    for file in broken:
+        file.write_bytes(file.read_bytes()[:40] if file == broken[2] else b"")  # its header is whole
+    with pytest.raises(InputError) as caught:
+        made().setup("fit")
+    assert all(str(caught.value).count(str(file)) == 1 for file in broken) and "--data.broken" in str(caught.value)
+    data = made(broken=0.2)
+    with pytest.warns(UserWarning, match="are left out") as warned:
+        data.setup("fit")
+    assert len(warned) == 2 and [len(data.read(split)) for split in ("train", "validation", "test")] == [62, 8, 7]
 
 
 def test_a_set_too_large_for_memory_is_read_batch_by_batch(tmp_path, monkeypatch):
