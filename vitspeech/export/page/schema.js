@@ -27,7 +27,7 @@ export function* mistakes(value, schema, name) {
     for (const key of required) if (!Object.hasOwn(value, key)) yield `${name} has no ${key}`;
     if (Object.keys(value).length > maxProperties) yield `${name} has ${Object.keys(value).length} entries`;
     for (const [key, each] of Object.entries(value)) {
-      if (propertyNames) yield* mistakes(key, propertyNames, `a name in ${name}`);
+      if (propertyNames) yield* mistakes(key, propertyNames, `${name}: name`);
       const inner = Object.hasOwn(properties, key) ? properties[key] : additionalProperties;
       if (inner) yield* mistakes(each, inner, `${name}: ${key}`);
       else yield `${name}: ${shown(key)} is unknown`;

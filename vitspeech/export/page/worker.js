@@ -36,7 +36,7 @@ async function load(folder) {
     throw new Error(`${folder} has the format ${metadata.format}; this page reads format ${FORMAT}. Write both anew.`);
   }
   const mistake = mistakes(metadata, schema, "it").next().value;
-  if (mistake) throw new Error(`${folder}/model.json is altered, or not the file of an exported model: ${mistake}`);
+  if (mistake) throw new Error(`${folder}/model.json is altered, or not the file of an exported model: ${mistake.replace(/^it: /, "")}`);
   const content = new Uint8Array(await (await read(`${folder}/model.onnx`)).arrayBuffer());
   if (sha256(content) !== metadata.files["model.onnx"]) {
     throw new Error(`${folder}: model.onnx does not match model.json (another SHA-256). Export the model anew.`);

@@ -44,7 +44,7 @@ def read_about(folder: str | Path) -> dict[str, Any]:
     if isinstance(version, int) and version > FORMAT:
         raise ValueError(f"{folder}: has the format {version}, newer than {FORMAT}; use the run.py that it came with")
     for mistake in mistakes(about, SCHEMA, "it"):
-        raise ValueError(f"{file}: altered, or not the file of an exported model: {mistake}")
+        raise ValueError(f"{file}: altered, or not the file of an exported model: {mistake.removeprefix('it: ')}")
     for name, checksum in about["files"].items():
         most_bytes = MOST_GRAPH_BYTES if name.endswith(".onnx") else MOST_JSON_BYTES
         with regular(folder, name, most_bytes).open("rb") as content:

@@ -166,7 +166,7 @@ def mistakes(value: Any, schema: Mapping[str, Any], name: str) -> Iterator[str]:
         if len(value) > schema.get("maxProperties", len(value)):
             yield f"{name} has {len(value):,} entries"
         for key, each in value.items():
-            yield from mistakes(key, schema.get("propertyNames", NAME), f"a name in {name}")
+            yield from mistakes(key, schema.get("propertyNames", NAME), f"{name}: name")
             if inner := schema.get("properties", {}).get(key, schema["additionalProperties"]):
                 yield from mistakes(each, inner, f"{name}: {key}")
             else:
