@@ -1,8 +1,6 @@
 """What commands share: their parser, and how they report errors: bad input in one line, a bug with its traceback."""
 
 import argparse
-import codecs
-import io
 import os
 import re
 import sys
@@ -15,6 +13,7 @@ from typing import Any
 
 from vitspeech.errors import InputError
 from vitspeech.files import check_target
+from vitspeech.terminal import one_line, open_outputs, warning_in
 
 BAD_INPUT = (InputError, OSError, FloatingPointError)  # the last one: a loss that is not finite
 UNREAD_FILES_STATUS = 3
@@ -22,7 +21,6 @@ BUG_STATUS = 70  # EX_SOFTWARE of sysexits.h
 BROKEN_PIPE_STATUS = 141  # what a shell reports for a program ended by SIGPIPE
 BUG = "this is a bug in vitspeech, or in code of your own that --trust named; please report it with the lines above"
 TABLES = (".csv", ".parquet")
-SIMPLER = {"–": b"-", "—": b"-", "×": b"x", "±": b"+-", "…": b"..."}  # where an output lacks them
 PICTURES = (".png", ".pdf", ".svg", ".jpg", ".jpeg", ".gif", ".webp", ".tif", ".tiff", ".eps", ".ps")  # of matplotlib
 
 
@@ -151,11 +149,6 @@ class UnreadFiles:
             sys.exit(UNREAD_FILES_STATUS)
 
 
-def one_line(text: object) -> str:
-    """The message of an error, or the name of a file, in one line, with escapes for control characters."""
-    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda found: repr(found[0])[1:-1], " ".join(str(text).split()))
-
-
 def check_arguments(arguments: Sequence[str], name: str) -> None:
     """Refuse an empty argument, such as the value of an unset variable: as a folder it would be the current one."""
     for before, argument in zip(("", *arguments), arguments, strict=False):
@@ -163,32 +156,6 @@ def check_arguments(arguments: Sequence[str], name: str) -> None:
             option = argument[:-1] or (before if before.startswith("-") else "an argument")
             print(f"{name}: {option} is empty; is a variable unset?", file=sys.stderr)
             sys.exit(2)
-
-
-def replace_missing(error: UnicodeError) -> tuple[bytes, int]:
-    """For characters that an output lacks: bytes of the names of files as they are, and escapes or simpler signs."""
-    replaced = b""
-    for one in error.object[error.start : error.end]:
-        is_byte = "\udc80" <= one <= "\udcff"
-        replaced += os.fsencode(one) if is_byte else SIMPLER.get(one) or one.encode("ascii", "backslashreplace")
-    return replaced, error.end
-
-
-codecs.register_error("vitspeech", replace_missing)
-
-
-def open_outputs() -> None:
-    """Open what `>&-`, or a service, has closed: what is written there is dropped, and no file gets its number."""
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # has this number, the lowest one that is free
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
-        if isinstance(stream := getattr(sys, name), io.TextIOWrapper):
-            stream.reconfigure(errors="vitspeech")
 
 
 def run(command: Callable[[], None], name: str) -> None:
@@ -231,13 +198,6 @@ def run(command: Callable[[], None], name: str) -> None:
         warnings.formatwarning = original
         with suppress(OSError):
             flush_output()
-
-
-def warning_in(error: BaseException | None) -> Warning | None:
-    """The warning that an error is, or that has caused it, since the user has made errors of warnings."""
-    while error is not None and not isinstance(error, Warning):
-        error = error.__cause__ or error.__context__
-    return error
 
 
 def flush_output() -> None:

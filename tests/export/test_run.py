@@ -310,7 +310,7 @@ def test_any_output_will_do(bare, exported, redirect, environment, words):
 
 
 def test_a_warning_that_the_user_made_an_error_is_one_line():
-    with pytest.raises(SystemExit, match=r"^run\.py: old \(UserWarning, which .*PYTHONWARNINGS makes an error\)$"):
+    with pytest.raises(SystemExit, match=r"^run\.py: old \(UserWarning, an error by .*PYTHONWARNINGS\)$"):
         run_command(lambda: warnings.warn("old", stacklevel=1))
 
 

@@ -62,7 +62,7 @@ def samples(arguments: Sequence[str] | None = None) -> None:
     parser = command_line.parser("samples", SAMPLES, trusts=False)
     add = parser.add_argument
     folder = "folder for the copies (default: samples)"
-    add("folder", nargs="?", default="samples", metavar="FOLDER", help=folder)
+    add("folder", nargs="?", type=Path, default=Path("samples"), metavar="FOLDER", help=folder)
     paths = copy_samples(parser.parse_args(arguments).folder)
     print("\n".join(map(str, paths)))
     recording, cat, horse, _ = paths

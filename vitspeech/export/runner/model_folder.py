@@ -194,8 +194,8 @@ def run_command(command: Callable[[], None]) -> None:
         sys.exit(f"run.py: needs {one_line(package or error.name)}: {remedy}")
     except Exception as error:
         if warning := warning_in(error):
-            made = f"{type(warning).__name__}, which -W or PYTHONWARNINGS makes an error"
-            sys.exit(f"run.py: {one_line(warning)} ({made})")
+            kind = f"{type(warning).__name__}, an error by -W or PYTHONWARNINGS"
+            sys.exit(f"run.py: {one_line(warning)} ({kind})")
         if not isinstance(error, ValueError | OSError | MemoryError):
             raise
         sys.exit(f"run.py: {one_line(error) or 'not enough memory'}")
