@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from vitspeech.frontends import ConvolutionalFrames, StackedFrames
 
 STEMS = pytest.mark.parametrize("stem", [StackedFrames, ConvolutionalFrames])
-STRIDES = pytest.mark.parametrize("stride", [1, 2, 3, 4, 8])
+STRIDES = pytest.mark.parametrize("stride", [1, 3, 8])
 MELS, WIDTH = 5, 11
 
 
@@ -135,15 +135,6 @@ def test_statistics_are_those_of_all_valid_frames(stride):
     last = torch.cat([F.conv1d(F.gelu((row - mean) / deviation), kernels[1], stride=stride) for row in rows], 1)
     assert_close(stem.stem[4].running_mean, 0.1 * last.mean(1))
     assert_close(stem.stem[4].running_var, 0.9 + 0.1 * last.var(1))
-
-
-@STRIDES
-def test_utterances_without_padding_get_what_they_get_without_counts(stride):
-    given = frames().double()
-    (plain, one), (counted, other) = in_training(given, None, stride), in_training(given, [31] * 3, stride)
-    assert_close(plain, counted)
-    for tensor, same in zip(one.buffers(), other.buffers(), strict=True):
-        assert_close(tensor, same)
 
 
 @STEMS

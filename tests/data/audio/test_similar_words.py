@@ -49,13 +49,12 @@ def test_negatives_are_half_near_and_the_same_in_every_call():
 
 
 def test_excluded_words_and_what_sounds_like_them_are_no_negatives():
-    every = spoken_negatives(KEYWORDS, 100_000, ["two", "too", "tool"])
+    every = spoken_negatives(["stop"], 100_000, ["two", "too", "tool"])
     excluded = ["two", "lift", "[[s|'0|p]]"]  # the last one is `stop` with a phoneme less
-    rest = spoken_negatives(KEYWORDS, 100_000, ["two", "too", "tool"], excluded=excluded)
+    rest = spoken_negatives(["stop"], 100_000, ["two", "too", "tool"], excluded=excluded)
     assert "[[s|'0|p]]" in every and {"two", "too"} & set(every) and "tool" in rest
     assert not {"two", "too", "lift", "[[s|'0|p]]"} & set(rest) and set(rest) < set(every)
     assert min(nearest(rest, excluded)) >= OTHER_VOWEL
-    assert len(spoken_negatives(KEYWORDS, 200, excluded=spoken_negatives(KEYWORDS, 200))) == 200
 
 
 def test_changed_words_are_one_phoneme_away():

@@ -76,14 +76,6 @@ def test_lengths_and_spans_become_shorter_by_one_speed_an_utterance():
     assert (after.spans[..., 1].amax(1) <= after.lengths).all()
 
 
-def test_a_batch_is_padded_to_its_longest_and_padding_is_silent():
-    given, after = speech(), changed(speed=0.15)
-    assert after.waveforms.shape == (BATCH, after.lengths.max())
-    loud = changed(given._replace(waveforms=torch.ones(BATCH, 9001)), speed=0.15)
-    for sound, length in zip(loud.waveforms, loud.lengths.tolist(), strict=True):
-        assert sound[: length - 3].min() > 0.9 and not sound[length:].any()
-
-
 @pytest.mark.parametrize("speed", [0.0, 0.15])
 def test_gain_is_one_factor_an_utterance_within_its_decibels(speed):
     louder, same = changed(speed=speed, gain_db=6.0), changed(speed=speed)
@@ -94,11 +86,6 @@ def test_gain_is_one_factor_an_utterance_within_its_decibels(speed):
     assert_close(louder.waveforms, same.waveforms * factors[:, None], atol=1e-6, rtol=1e-4)
     gain = decibels(factors)
     assert -6.001 < gain.min() < -5 and 5 < gain.max() < 6.001 and abs(gain.mean()) < 1.5
-
-
-def test_all_at_zero_is_the_identity():
-    for part, given in zip(changed(), speech(), strict=True):
-        assert torch.equal(part, given)
 
 
 def test_what_is_drawn_follows_from_torchs_seed():

@@ -145,20 +145,6 @@ def test_a_batch_is_padded_at_the_ends_and_knows_no_times(tmp_path):
     assert units.tolist() == [[0, 1, -1], [1, 1, 0], [2, 1, -1]]
 
 
-def test_a_training_batch_depends_only_on_its_seed(tmp_path):
-    data = made(filled(tmp_path))
-    waveforms = {}
-    for seed in (5, 6, 5):
-        torch.rand(3)  # whatever was drawn before
-        speech = in_training(data, data.train[torch.tensor([0, 1, 2]), seed])
-        assert speech.waveforms.dtype == torch.float32 and speech.waveforms.isfinite().all()
-        assert len(speech.waveforms[0]) == max(speech.lengths) and 0.8 < max(speech.lengths) / 1623 < 1.2
-        if seed in waveforms:
-            assert torch.equal(waveforms[seed], speech.waveforms)
-        waveforms[seed] = speech.waveforms
-    assert waveforms[5].shape != waveforms[6].shape or not torch.equal(waveforms[5], waveforms[6])
-
-
 @pytest.mark.parametrize("snr_db", [0.0, 17.0])
 def test_noise_lies_under_each_recording_at_its_ratio(snr_db):
     torch.manual_seed(0)
@@ -181,8 +167,7 @@ def test_noise_lies_under_each_recording_at_its_ratio(snr_db):
     assert likeness.max() > 0.9999
 
 
-@pytest.mark.parametrize("prob", [0.0, 0.3, 1.0])
-def test_noise_lies_under_its_share_of_the_recordings_and_the_others_stay_clean(prob):
+def test_noise_lies_under_its_share_of_the_recordings_and_the_others_stay_clean(prob=0.3):
     torch.manual_seed(0)
     waveforms = torch.randn(400, 499)
     changed = (add_noise(waveforms, torch.full((400,), 499), pink_noise(5000), (0, 20), prob) != waveforms).any(1)

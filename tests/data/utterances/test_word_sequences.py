@@ -141,13 +141,6 @@ def test_training_batches_are_augmented_by_their_own_seed(made):
     assert not (first.lengths == other.lengths).any()
 
 
-def test_each_word_has_its_speaker(made, source):
-    test = made().read("test")
-    speakers = {clip.name: clip.speaker for clip in source.word_clips("test")}
-    assert test.speakers == [[speakers[name] for name in utterance.clips] for utterance in test.utterances]
-    assert len({name for row in test.speakers for name in row}) > 1
-
-
 def test_items_are_the_clips_of_the_source_if_it_names_them(made, source, monkeypatch, tmp_path):
     assert made().item_names() == {} and made().item_root is None
     monkeypatch.setattr(source, "item_root", tmp_path, raising=False)
@@ -223,16 +216,6 @@ def test_an_altered_manifest_is_refused_before_training(made, file):
             ValueError, match=f"^{re.escape(str(file))}: its sha256 is [0-9a-f]{{64}}, but SHA256SUMS says"
         ):
             ask(made(manifests=[str(file)]))
-
-
-def test_what_a_manifest_names_is_checked_before_training_and_read_once(made, file, monkeypatch):
-    splits, sampler = [], WordSequences.sampler
-    monkeypatch.setattr(WordSequences, "sampler", lambda self, split: splits.append(split) or sampler(self, split))
-    data = made("fit", manifests=[str(file)])
-    assert data.read("test") is data.test_sets()["three-or-four"] and splits.count("test") == 1
-    altered(file, 2, noise=["wind", 0])
-    with pytest.raises(ValueError, match="line 2: the noise 'wind' does not exist"):
-        made("fit", manifests=[str(file)])
 
 
 # What comes with the package: words of Speech Commands, so that results can be compared.

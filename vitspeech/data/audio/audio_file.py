@@ -15,7 +15,7 @@ import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -128,11 +128,11 @@ class AudioFile:
     def opened(self, part: Part) -> Iterator[SoundFile]:
         """A part as libsndfile opens it, whose errors become those of this file."""
         name = self.path.absolute()  # libsndfile reads standard input for the name `-`
+        name = os.fsencode(name) if os.name == "posix" else name  # a `str` must be UTF-8 for SoundFile
         try:
-            with self.path.open("rb") as whole:
-                plain = os.fsencode(name) if os.name == "posix" else name  # a `str` must be UTF-8 for SoundFile
-                with SequentialFile(Extract(whole, part) if part.pieces else plain) as file:
-                    yield file
+            with ExitStack() as stack:
+                source = Extract(stack.enter_context(self.path.open("rb")), part) if part.pieces else name
+                yield stack.enter_context(SequentialFile(source))
         except LibsndfileError as error:
             what = "not a recording that can be read" if error.code == UNRECOGNIZED else "broken or truncated recording"
             raise self.error(f"{self.path}: {what} ({error.error_string.strip(' .')})") from None

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import numpy
 
-from vitspeech.export.runner.model_folder import read_about, read_each, read_sound, run_command, within_one
+from vitspeech.export.runner.model_folder import read_about, read_each, run_command
 from vitspeech.export.runner.model_graph import Graph
+from vitspeech.export.runner.sound import read_sound, within_one
 
 FOLDER = Path(__file__).parent
 LONGEST_S = 60.0  # of a recording, whose whole length is attended to

@@ -16,23 +16,15 @@ From Python, with this folder on the path:
 
 import argparse
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy
 
-from vitspeech.export.runner.model_folder import (
-    SHORTEST_S,
-    fit_length,
-    most_probable,
-    read_about,
-    read_each,
-    read_sound,
-    run_command,
-    softmax,
-    within_one,
-)
+from vitspeech.export.runner.model_folder import most_probable, read_about, read_each, run_command, softmax
 from vitspeech.export.runner.model_graph import Graph
+from vitspeech.export.runner.sound import fit_length, read_sound, within_one
 from vitspeech.export.runner.stream_state import check_target, load_state, save_state
 
 FOLDER = Path(__file__).parent
@@ -148,8 +140,8 @@ def main() -> None:
         check_target(options.save_state)
     if options.clip and model.about["task"] != "classification":
         parser.error("--clip is for classifiers; this model has other outputs")
-    shortest_s = 0.0 if options.save_state or options.load_state else SHORTEST_S  # a part of a recording may be short
-    for path, samples in read_each(options.files, lambda path: read_sound(path, model.sample_rate_hz, shortest_s)):
+    read = partial(read_sound, rate_hz=model.sample_rate_hz, is_part=bool(options.save_state or options.load_state))
+    for path, samples in read_each(options.files, read):
         if options.clip:
             probabilities = model.clip(fit_length(samples, model.about["clip_samples"]))
             print(f"{path}: {most_probable(model.labels, probabilities)}", flush=True)

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy
 
-from vitspeech.export.runner.model_folder import LOUDEST, check_file
+from vitspeech.data.audio.levels import LOUDEST
+from vitspeech.export.runner.model_folder import check_file
 
 MOST_ARRAYS = 20
 LONGEST_STEPS = 2**40
