@@ -113,6 +113,14 @@ def test_a_folder_with_another_run_is_refused(finished_run, tmp_path, train, tra
     assert not trained and not (tmp_path / "sweep.json").exists()
 
 
+def test_a_file_in_the_place_of_a_runs_is_refused_before_the_first_training(tmp_path, train, trained):
+    (tmp_path / "vit/seed-1").mkdir(parents=True)
+    (tmp_path / "vit/seed-1/metrics.csv").touch()
+    with pytest.raises(FileExistsError, match=r"seed-1: has metrics.csv"):
+        sweep(make_plan([VIT], [0, 1], tmp_path, overrides=SMALL), lambda text: None, train=train)
+    assert not trained
+
+
 @pytest.mark.parametrize(
     ("given", "found", "refused"),
     [

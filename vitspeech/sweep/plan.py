@@ -21,7 +21,7 @@ from vitspeech.checkpoint.multi_seed import OF_AUTO, PRECISION, RUN_ONLY, differ
 from vitspeech.errors import MOST_SEED, InputError, check_number
 from vitspeech.files import check_links
 from vitspeech.training.config import PROGRAM, config_folder, find_config
-from vitspeech.training.run_folder import check_run_links
+from vitspeech.training.run_folder import check_free, check_run_links
 from vitspeech.training.train import TrainingCLI
 
 LONGEST_NAME = 80  # characters of a config's name or a value in the name of a folder
@@ -126,6 +126,8 @@ def check_plan(plan: Plan) -> None:
                     f"{run.folder}: holds a run with {key} {there}, but this sweep has {here}; name another folder "
                     "with -o, or remove the run"
                 )
+        else:
+            check_free(run.folder)
 
 
 def resolve(options: list[str], name: str) -> dict[str, Any]:
