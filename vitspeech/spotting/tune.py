@@ -375,7 +375,7 @@ def first_look(model: Model, keywords: Path | None, speech: Path | None) -> list
         lines.append(line)
     if missing := [word for word in words if word not in recorded]:
         lines.append(
-            f"no recordings of {some_names(missing)} in validation: a spotter that has heard synthesized voices alone "
-            "misses most of what people say; record each word ten times (vitspeech record)"
+            f"no recordings of {some_names(missing)} in validation: how often people are missed is not known, and from "
+            "synthesized voices alone it is most of the time; record each word ten times (vitspeech record)"
         )
     return lines
