@@ -83,6 +83,17 @@ def test_a_camera_held_sideways_gives_an_upright_picture_whatever_else_its_tags_
     assert (red[:14] > blue[:14] + 100).all() and (blue[18:] > red[18:] + 100).all()
 
 
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("ending", ["jpg", "tif"])
+def test_every_orientation_is_that_of_pillow(tmp_path, orientation, ending):
+    noise = numpy.random.default_rng(0).integers(0, 255, (6, 9, 3), dtype=numpy.uint8)
+    exif = Image.Exif()
+    exif[0x112] = orientation
+    Image.fromarray(noise).resize((48, 32)).save(tmp_path / f"photo.{ending}", exif=exif)
+    expected = ImageOps.fit(ImageOps.exif_transpose(Image.open(tmp_path / f"photo.{ending}")), (32, 32))
+    assert (read_picture(tmp_path / f"photo.{ending}", 32).permute(1, 2, 0).numpy() == numpy.asarray(expected)).all()
+
+
 def test_broken_files_are_reported_with_the_reason(tmp_path):
     (tmp_path / "empty.png").touch()
     (tmp_path / "text.png").write_text("no picture")
