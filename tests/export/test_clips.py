@@ -9,7 +9,7 @@ from vitspeech.checkpoint.model import Model
 from vitspeech.export import export
 from vitspeech.export.graphs import session
 
-SETTINGS = {"depth": 2, "heads": 2, "mlp_ratio": 2.0}
+SETTINGS = {"depth": 1, "heads": 2, "mlp_ratio": 2.0}
 
 
 def tokens():

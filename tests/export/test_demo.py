@@ -77,9 +77,13 @@ def test_files_of_another_version_are_refused(files, tmp_path):
         with pytest.raises(InputError, match=problem) as refused:
             runtime.web_runtime(folder)
         assert first in str(refused.value) and "onnxruntime-web@1.30.0" in str(refused.value)
-    (tmp_path / "a.tgz").write_bytes(b"no archive")
-    with pytest.raises(InputError, match=r"a\.tgz: neither a folder nor the archive"):
-        runtime.web_runtime(tmp_path / "a.tgz")
+    os.mkfifo(tmp_path / "pipe.tgz")
+    (tmp_path / "text.tgz").write_bytes(b"no archive")
+    bomb = archive_of(files | {first: bytes(2**27 + 1)}, tmp_path / "bomb.tgz")
+    for source, problem in ((tmp_path / "text.tgz", "neither a folder nor the archive"), (bomb, f"lacks {first}"),
+                            (tmp_path / "pipe.tgz", "not a regular file")):  # fmt: skip
+        with pytest.raises(InputError, match=problem):
+            runtime.web_runtime(source)
 
 
 def test_without_npm_the_message_says_which_files_go_where(files, no_index):

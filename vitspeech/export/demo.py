@@ -38,7 +38,7 @@ from vitspeech.export.folder import GRAPH, METADATA, export, new_folder
 from vitspeech.export.runner.model_folder import read_about
 from vitspeech.export.runner.model_graph import Graph
 from vitspeech.export.runner.model_schema import SCHEMA
-from vitspeech.files import replacing, write_json
+from vitspeech.files import check_regular, replacing, write_json
 from vitspeech.models.seq2seq import EncoderDecoder
 from vitspeech.samples import FOLDER as SAMPLES
 
@@ -53,6 +53,7 @@ SHA256 = {
 }
 INDEX = "npm_config_registry"  # the variable in which npm, too, looks for the address of a package index
 TIMEOUT_S = 60  # without an answer
+MOST_BYTES = 2**27  # of a file of onnxruntime-web, or of its archive
 OWN_HOST = re.compile(r"(127\.0\.0\.1|localhost)(:\d{1,5})?", re.IGNORECASE | re.ASCII)
 
 
@@ -195,10 +196,17 @@ def read(source: Path) -> dict[str, bytes]:
     try:
         if source.is_dir():
             folder = source / "dist" if (source / "dist").is_dir() else source
-            contents = {name: (folder / name).read_bytes() for name in SHA256 if (folder / name).is_file()}
+            paths = {name: folder / name for name in SHA256}
+            contents = {
+                name: path.read_bytes()
+                for name, path in paths.items()
+                if path.is_file() and path.stat().st_size <= MOST_BYTES
+            }
         else:
+            check_regular(source)
             with tarfile.open(source) as archive:
-                found = {member.name.removeprefix("package/dist/"): member for member in archive if member.isfile()}
+                members = (member for member in archive if member.isfile() and member.size <= MOST_BYTES)
+                found = {member.name.removeprefix("package/dist/"): member for member in members}
                 contents = {name: archive.extractfile(found[name]).read() for name in SHA256 if name in found}
     except (tarfile.TarError, EOFError, zlib.error) as error:
         raise InputError(f"{source}: neither a folder nor the archive of {PACKAGE}: {error}") from None
@@ -220,7 +228,7 @@ def download() -> dict[str, bytes]:
             address = f"{index.rstrip('/')}/{name}/-/{name}-{version}.tgz"
             try:
                 with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer:
-                    archive.write_bytes(answer.read())
+                    archive.write_bytes(answer.read(MOST_BYTES))
             except (OSError, ValueError, HTTPException) as error:
                 problem = f"{PACKAGE} could not be loaded from the index of {INDEX}: {error}. "
             else:
