@@ -4,12 +4,16 @@
 #
 #   bash scripts/test_versions.sh                        all sets, with a line for each at the end
 #   bash scripts/test_versions.sh oldest newest-3.12     some of them
+#   bash scripts/test_versions.sh --install torch-2.11   without the tests
 #   PATH=/opt/python3.12/bin:$PATH bash …                python3.11, python3.12 and python3.13 are looked for in PATH
 #   PYTEST_ADDOPTS="tests/models -x" bash scripts/test_versions.sh torch-2.11
 set -uo pipefail
 cd "$(dirname "$0")/.."
 all="oldest torch-2.11 newest newest-3.12 newest-3.13"
-[ "${1:-}" != --help ] || { sed -n '2,9s/^# \?//p' "$0"; echo "sets: $all"; exit; }
+[ "${1:-}" != --help ] || { sed -n '2,10s/^# \?//p' "$0"; echo "sets: $all"; exit; }
+
+only_install=
+[ "${1:-}" != --install ] || { only_install=1; shift; }
 
 constraints() {  # the versions that a set asks for; pip takes the newest of all others
   case $1 in
@@ -46,6 +50,7 @@ for name in ${*:-$all}; do
     results+=("$name: could not be installed") status=1
     continue
   fi
+  [ -z "$only_install" ] || continue
   python=.versions/$name/bin/python
   warnings=()  # what old libraries say of each other is not about this package
   [ "$name" != oldest ] || warnings=(-W ignore::DeprecationWarning)
@@ -59,5 +64,5 @@ print(f"Python {platform.python_version()},", ", ".join(f"{name} {version(name)}
 PYTHON
 )")
 done
-printf '%s\n' "" "${results[@]}"
+[ "${#results[@]}" = 0 ] || printf '%s\n' "" "${results[@]}"
 exit $status
