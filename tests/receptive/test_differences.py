@@ -12,9 +12,9 @@ import torch
 from vitspeech.receptive.compare import Result, State
 from vitspeech.receptive.differences import MODELS, pairs
 from vitspeech.receptive.fields.effective import LayerFields
-from vitspeech.receptive.fields.field import Field, estimates, measure_image, measure_time
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers
 from vitspeech.receptive.fields.layers import Layer
+from vitspeech.receptive.fields.measures import Field, estimates, measure_image, measure_time
 from vitspeech.receptive.fields.theoretical import Span
 from vitspeech.receptive.subjects import Subject
 

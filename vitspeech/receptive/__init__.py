@@ -19,9 +19,9 @@
 """
 
 from vitspeech.receptive.fields.effective import LayerFields, effective_fields
-from vitspeech.receptive.fields.field import Field, extent, extent_in_frequency, extent_in_time
 from vitspeech.receptive.fields.layer_numbers import effective_field_ms
 from vitspeech.receptive.fields.layers import Layer
+from vitspeech.receptive.fields.measures import Field, extent, extent_in_frequency, extent_in_time
 from vitspeech.receptive.heads.measures import HeadMeasures, head_measures
 from vitspeech.receptive.heads.relevance import relevance, rollout, token_relevance
 from vitspeech.receptive.heads.weights import NotRecomputable, attention_weights

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from vitspeech.receptive.compare import Result, State
-from vitspeech.receptive.fields.field import resampled
+from vitspeech.receptive.fields.measures import resampled
 from vitspeech.receptive.statistics import Estimate, estimate
 
 IN_IMAGE = ("side_50", "side_90")

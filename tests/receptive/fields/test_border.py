@@ -13,7 +13,8 @@ from torch import nn
 from torch.testing import assert_close
 
 from vitspeech.receptive.fields.effective import central_units, effective_fields
-from vitspeech.receptive.fields.field import (
+from vitspeech.receptive.fields.layers import INPUT, Layer
+from vitspeech.receptive.fields.measures import (
     LEAST_COVERAGE,
     Field,
     extent,
@@ -22,7 +23,6 @@ from vitspeech.receptive.fields.field import (
     measure_time,
     uniform,
 )
-from vitspeech.receptive.fields.layers import INPUT, Layer
 from vitspeech.receptive.fields.theoretical import Span
 
 SIDE, FRAMES = 32, 98  # of CIFAR-10, and of a second of sound

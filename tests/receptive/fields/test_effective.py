@@ -17,8 +17,8 @@ from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import SpeechClassifier
 from vitspeech.receptive.fields import effective
 from vitspeech.receptive.fields.effective import central_units, effective_fields, symmetric
-from vitspeech.receptive.fields.field import extent
 from vitspeech.receptive.fields.layers import Layer
+from vitspeech.receptive.fields.measures import extent
 
 MEL = Layer("tokens.log_mel", "mel")
 

@@ -14,9 +14,9 @@ from vitspeech import checkpoint
 from vitspeech.encoders import RecurrentEncoder, WindowMLP
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import SpeechClassifier, ViT
-from vitspeech.receptive.fields.field import extent, extent_in_frequency, extent_in_time
 from vitspeech.receptive.fields.layer_numbers import effective_field_ms, layer_numbers
 from vitspeech.receptive.fields.layers import INPUT, Layer, default_layers
+from vitspeech.receptive.fields.measures import extent, extent_in_frequency, extent_in_time
 
 PIXELS, MEL = Layer(INPUT), Layer("tokens.log_mel", "mel")
 

@@ -4,6 +4,6 @@
 - `graph.py`: reads the autograd graph.
 - `theoretical.py`: the theoretical field, from kernels, strides and attention windows.
 - `effective.py`: the effective field, from gradients, and which units of a layer are measured.
-- `field.py`: a field, its size as numbers with confidence intervals, and that of a uniform field.
+- `measures.py`: a field, its size as numbers with confidence intervals, and that of a uniform field.
 - `layer_numbers.py`: all of these for each layer of a network, in px or ms.
 """

@@ -9,7 +9,7 @@ is involved.
 Not every unit can see every offset: p + δ may lie outside the source. The mean at δ is therefore over the units that
 can see δ, so that the border does not make fields look narrow. J is kept for each input; `Field.mean` normalizes each
 input's J to sum 1 before it averages. It tells where the gradient energy of an average input lies, and no input counts
-more than another because its gradients are large. `field.py` computes the size of a field.
+more than another because its gradients are large. `measures.py` computes the size of a field.
 
 The units are a symmetric set whose centers lie in the middle half of the source. It is chosen by the units' centers in
 the source, not by their numbers: pooling that drops a row at the end leaves grids whose middle is up to half a stride
@@ -28,9 +28,9 @@ import torch
 from torch import Tensor, nn
 
 from vitspeech.errors import InputError
-from vitspeech.receptive.fields.field import Field
 from vitspeech.receptive.fields.graph import cut_shortcuts, residual_shortcuts
 from vitspeech.receptive.fields.layers import INPUT, Layer, record_outputs
+from vitspeech.receptive.fields.measures import Field
 from vitspeech.receptive.fields.theoretical import GraphReader, Span, Spans, read_graph
 
 PROBE_UNITS = 4  # measured in each layer: 2 × 2 of an image, 4 times of audio

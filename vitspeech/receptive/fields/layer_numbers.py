@@ -10,7 +10,8 @@ from functools import partial
 from torch import Tensor, nn
 
 from vitspeech.receptive.fields.effective import LayerFields, effective_fields
-from vitspeech.receptive.fields.field import (
+from vitspeech.receptive.fields.layers import Layer, default_layers
+from vitspeech.receptive.fields.measures import (
     Field,
     Measure,
     estimates,
@@ -19,7 +20,6 @@ from vitspeech.receptive.fields.field import (
     measure_time,
     uniform,
 )
-from vitspeech.receptive.fields.layers import Layer, default_layers
 from vitspeech.receptive.statistics import Numbers
 
 

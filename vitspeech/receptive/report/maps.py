@@ -33,8 +33,8 @@ from vitspeech.plots.style import (
     plain,
 )
 from vitspeech.receptive.compare import Example, Result
-from vitspeech.receptive.fields.field import Field, grid_of
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers
+from vitspeech.receptive.fields.measures import Field, grid_of
 from vitspeech.receptive.report.layout import (
     REFERENCE,
     SMALL_FONT,

@@ -12,7 +12,7 @@ import torch
 
 from vitspeech.receptive.compare import Plan
 from vitspeech.receptive.differences import difference
-from vitspeech.receptive.fields.field import (
+from vitspeech.receptive.fields.measures import (
     Field,
     extent,
     extent_in_frequency,
