@@ -66,6 +66,7 @@ IN_CONFIGS = {
     "[1, 2]": "not a config",
     "init_from: [1]": "init_from: [1] is not the path of a folder",
     "extends: [1]": "extends: [1] is not the path of a config",
+    optimizer("init_args: {lr: .inf}"): "model.init_args.optimizer.init_args.lr: inf is not a finite number",
     network("class_path: mine.Net"): "mine.Net is not part of vitspeech",
     "data: {class_path: vitspeech.SpeechCommands, init_args: {words: [yes, no]}}": "put yes, no, on and off in quotes",
 }

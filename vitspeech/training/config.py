@@ -292,24 +292,30 @@ class Parser(LightningArgumentParser):
     def parse(self, arguments: Sequence[str], trust: Sequence[str]) -> Namespace:
         """Parse an expanded command line. A mistake ends the command in one line."""
         try:
-            config = self.parse_args(list(arguments))
-        except ArgumentError as error:
-            line, configs = self.explain(str(error)), [f"--config={file}" for file in config_files(arguments)]
+            return self.checked(arguments, trust)
+        except (ArgumentError, InputError) as error:
+            is_usage = isinstance(error, ArgumentError)
+            line = self.explain(str(error)) if is_usage else str(error)
+            configs = [f"--config={file}" for file in config_files(arguments)]
             heads = (configs[:count] for count in range(1, len(configs) + 1))
-            if wrong := next((head[-1] for head in heads if self.refuses(head, str(error))), None):
+            if wrong := next((head[-1] for head in heads if self.refuses(head, trust, str(error))), None):
                 raise InputError(f"{wrong.removeprefix('--config=')}: {line}") from None
-            if "--trust" in line:
+            if not is_usage or "--trust" in line:
                 raise InputError(line) from None
             print(f"{PROGRAM}: {line}", file=sys.stderr)
             sys.exit(2)
+
+    def checked(self, arguments: Sequence[str], trust: Sequence[str]) -> Namespace:
+        """The config that arguments give, in which every class is a part of a run."""
+        config = self.parse_args(list(arguments))
         check_objects(config, trust)
         return config
 
-    def refuses(self, arguments: Sequence[str], message: str) -> bool:
-        """Whether parsing these arguments gives this error."""
+    def refuses(self, arguments: Sequence[str], trust: Sequence[str], message: str) -> bool:
+        """Whether these arguments give this error."""
         try:
-            self.parse_args(list(arguments))
-        except ArgumentError as error:
+            self.checked(arguments, trust)
+        except (ArgumentError, InputError) as error:
             return str(error) == message
         return False
 
