@@ -56,7 +56,7 @@ def hardware(device: torch.device | str = "cpu", count: int = 1) -> str:
     """The devices in use: their number and the GPU's name, or the processor and the number of cores that torch uses."""
     if torch.device(device).type == "cuda":
         return f"{count} × {torch.cuda.get_device_name(device)}"
-    names = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    names = Path("/proc/cpuinfo").read_text("utf-8").splitlines() if Path("/proc/cpuinfo").exists() else []
     name = next((line.partition(":")[2].strip() for line in names if line.startswith("model name")), "")
     threads = torch.get_num_threads()
     return f"{name or platform.processor() or platform.machine()}, {threads} core{'s' if threads > 1 else ''}"
