@@ -145,3 +145,13 @@ def test_a_truncated_file_is_not_read_in_part(read, options):
     assert len(NOISE) <= len(read(content, ending)[0]) < len(NOISE) + 320
     refused(read, content[: len(content) // 2], ending)
     refused(read, content[:30], ending)
+
+
+@pytest.mark.parametrize("content, ending", [
+    (encoded("caf")[:20] + b"free" + b"\x7f" * 8 + encoded("caf")[20:], "caf"),
+    (encoded()[:36] + b"junk" + b"\xff" * 4 + encoded()[36:], "wav"),
+    (b"ID3\3\0\0\0\0\0\0" + bytes(range(256)) * 40, "mp3"), (b"\xff\xfb\x90\x00" + bytes(9000), "bin"),
+], ids=["caf", "wav", "tag", "frame"])  # fmt: skip
+def test_sizes_beyond_the_end_and_a_single_frame_are_no_recordings(read, content, ending, capfd):
+    refused(read, content, ending)
+    assert capfd.readouterr() == ("", "")

@@ -32,6 +32,7 @@ UNKNOWN_BYTES = 0x7FFF0000  # a WAV written to a pipe states 0x7FFFF000 bytes or
 # libsndfile reads truncated files (of WAV, AIFF, AU, RF64, W64) without an error and reports it only in its log.
 STATED_BYTES = re.compile(r"^ *(?:data|SSND|Data Size|Riff size|riff) *: (\d+) \(should be (\d+)\)", re.MULTILINE)
 NO_END = re.compile(r"Last page lacks an end-of-stream bit|^ *Data Size *: -1$", re.MULTILINE)
+MOST_CHUNKS = 1000  # before the samples of a WAV or CAF
 BLOCK = 2**20  # samples or bytes
 
 
@@ -215,6 +216,10 @@ def find_parts(path: Path) -> list[Part]:
             parts = chained_parts(file, begin, size)
         else:
             parts = mpeg_parts(file, begin, size, path.suffix.lower() == ".mp3")
+            if not parts and (
+                begin or mpeg_frame(file, begin)
+            ):  # libsndfile would say on standard error what it looks for
+                parts = [Part(problem="not a recording that can be read (no frames of MPEG audio)")]
     return parts if parts and parts != [Part([(0, size)])] else [Part()]
 
 
@@ -270,10 +275,14 @@ def mark_open(file: BinaryIO, part: Part) -> None:
     start, end = part.pieces[0]
     is_caf = read_at(file, start, 4) == b"caff"
     place, digits, order = start + (8 if is_caf else 12), 8 if is_caf else 4, "big" if is_caf else "little"
-    while (head := read_at(file, place, 4 + digits))[:4] != b"data" and len(head) == 4 + digits:
-        place += 4 + digits + (length := int.from_bytes(head[4:], order)) + (length % 2 and not is_caf)
+    for _ in range(MOST_CHUNKS):
+        head = read_at(file, place, 4 + digits)
+        length = int.from_bytes(head[4:], order)
+        if head[:4] == b"data" or place + length >= end:
+            break
+        place += 4 + digits + length + (length % 2 and not is_caf)
     stated = start + 8 + int.from_bytes(read_at(file, start + 4, 4), "little")
-    if is_caf and head[4:] == b"\xff" * 8:
+    if is_caf and head == b"data" + b"\xff" * 8:
         first = place + 12
         part.pieces, part.is_open = [(start, place + 4), (end - first).to_bytes(8), (first, end)], True
     elif head == b"data" + bytes(4) and stated != end:  # libsndfile does so if the file states 8 bytes in all

@@ -169,5 +169,5 @@ def report_broken(problems: Sequence[str], count: int, split: str, most: float =
         text = f"{len(problems):,} of {count:,} files of {split} cannot be read"
         names = "; ".join(problems[:MOST_NAMED]) + more
         if len(problems) > most * count:
-            raise BrokenFilesError(f"{text}, above broken={most:g}: {names}")
+            raise BrokenFilesError(f"{text}{f', above broken={most:g}' * bool(most)}: {names}")
         warnings.warn(f"{text} and are left out: {names}", stacklevel=3)
