@@ -4,6 +4,7 @@ import math
 
 import numpy
 import pytest
+import soundfile
 from spotting_data import RATE_HZ, write, write_speech, write_words
 
 from vitspeech.data.audio.reading import read_audio
@@ -34,8 +35,17 @@ def test_speech_is_limited_to_some_hours(tmp_path):
 
 def test_a_recording_that_cannot_be_read_is_named_before_anything_is_heard(tmp_path):
     (write_speech(tmp_path) / "1/7/1-7-0002.wav").write_bytes(b"not a recording")
-    with pytest.raises(InputError, match=r"1-7-0002\.wav"):
+    (tmp_path / "1/7/1-7-0000.wav").write_bytes(b"")
+    with pytest.raises(InputError, match=r"2 of 3 files of speech .*1-7-0000\.wav: .*1-7-0002\.wav: "):
         speech_streams(tmp_path, "all", None, 0)
+
+
+def test_recordings_whose_channels_cancel_are_named(tmp_path):
+    file = write_speech(tmp_path) / "1/7/1-7-0002.wav"
+    samples, rate_hz = soundfile.read(file)
+    soundfile.write(file, numpy.stack((samples, -samples), 1), rate_hz)
+    with pytest.warns(UserWarning, match=r"1 recording is silent because channels cancel .*1-7-0002\.wav"):
+        made(speech_streams(tmp_path, "all", None, 0))
 
 
 def test_words_are_said_at_their_times_with_pauses_between(tmp_path):

@@ -126,7 +126,7 @@ def test_broken_recordings_of_all_splits_are_named_at_once(tmp_path):
     broken = [tmp_path / "train/no/3.wav", tmp_path / "train/yes/0.wav", tmp_path / "test/no/1.wav"]
     for file in broken:
         file.write_bytes(file.read_bytes()[:999])
-    with pytest.raises(InputError, match="2 of 9 files of train .* 1 of 9 files of test") as caught:
+    with pytest.raises(InputError, match=r"2 of 9 files of train .* 1 of 9 files of test") as caught:
         made(tmp_path)
     assert all(f"{file}: truncated" in str(caught.value) for file in broken) and "\n" not in str(caught.value)
     with pytest.warns(UserWarning, match="are left out"):

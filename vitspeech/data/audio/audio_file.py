@@ -216,9 +216,7 @@ def find_parts(path: Path) -> list[Part]:
             parts = chained_parts(file, begin, size)
         else:
             parts = mpeg_parts(file, begin, size, path.suffix.lower() == ".mp3")
-            if not parts and (
-                begin or mpeg_frame(file, begin)
-            ):  # libsndfile would say on standard error what it looks for
+            if not parts and (begin or mpeg_frame(file, begin)):  # libsndfile would report its search on standard error
                 parts = [Part(problem="not a recording that can be read (no frames of MPEG audio)")]
     return parts if parts and parts != [Part([(0, size)])] else [Part()]
 
