@@ -36,27 +36,15 @@ class Adapter(nn.Module):
 
 @pytest.mark.parametrize("window", [{}, {"left": 2, "right": 1}, {"right": 0}])
 @torch.no_grad()
-def test_hooks_fire_in_self_attention(window):
-    attention = MultiHeadAttention(12, 3, **window)
+def test_hooks_fire_in_self_attention_and_cross_attention_and_in_a_stream(window):
+    attention, x = MultiHeadAttention(12, 3, **window), torch.randn(2, 50, 12)
     calls = counted(attention)
-    attention(torch.randn(2, 50, 12))
-    assert calls == PARTS
-
-
-@torch.no_grad()
-def test_hooks_fire_in_cross_attention():
-    attention = MultiHeadAttention(12, 3)
-    calls = counted(attention)
-    attention(torch.randn(2, 5, 12), torch.randn(2, 7, 12))
-    assert calls == PARTS
-
-
-@torch.no_grad()
-def test_hooks_fire_in_a_stream():
+    attention(x)
+    attention(x, torch.randn(2, 7, 12))
     encoder = Encoder(12, EncoderConfig(depth=1, heads=3, left=2, right=1)).eval()
-    calls = counted(encoder)
-    EncoderStream(encoder).push(torch.randn(1, 5, 12))
-    assert calls == PARTS
+    streamed = counted(encoder)
+    EncoderStream(encoder).push(x)
+    assert calls == 2 * PARTS and streamed == PARTS
 
 
 @torch.no_grad()

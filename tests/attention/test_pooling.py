@@ -70,12 +70,6 @@ def test_without_hidden_layer_the_tokens_are_scored_by_one_map():
         assert_close(pooling(x)[b], torch.from_numpy(scores @ sequence / scores.sum()))
 
 
-@pytest.mark.parametrize("pooling", [MeanPooling(), ClassToken(11), SelfAttentivePooling(11, 13, 5)])
-def test_factor_is_the_number_of_widths_of_the_result(pooling):
-    x = tokens().float()
-    assert pooling(pooling.prepare(x)).shape == (3, 11 * pooling.factor)
-
-
 def test_penalty_has_the_values_worked_by_hand():
     assert redundancy_penalty(torch.eye(7)[None, :5]) == 0
     blurred = torch.tensor([[[0.5, 0.5], [0.5, 0.5]]])  # A Aᵀ = ½: diagonal ½ - 1, off it ½

@@ -11,7 +11,6 @@ from itertools import groupby, product
 import pytest
 import torch
 from torch.nn import functional as F
-from torch.testing import assert_close
 
 from vitspeech.decoding.autoregressive import Hypothesis, beam_search, greedy
 from vitspeech.decoding.prefix_scores import PrefixScores
@@ -194,16 +193,6 @@ def test_every_utterance_has_its_own_limit():
         assert beam_search(table_step, tables(*range(7)), start=START, longest=longest, beam=beam) == alone
 
 
-def test_a_batch_with_a_scorer_equals_single_utterances():
-    tokens = torch.tensor([5, 3])
-    batched = run_beam(0, 1, beam=3, scorer=PrefixScores(ctc_rows(), tokens), ctc_weight=0.4)
-    for each in range(2):
-        scorer = PrefixScores(ctc_rows()[[each], : tokens[each]])
-        alone = run_beam(each, beam=3, scorer=scorer, ctc_weight=0.4)[0]
-        assert [hypothesis.units for hypothesis in alone] == [hypothesis.units for hypothesis in batched[each]]
-        assert_close([h.score for h in alone], [h.score for h in batched[each]])
-
-
 def never_ends(units, cache):
     log_probs, cache = table_step(units, cache)
     log_probs[:, END] = -torch.inf
@@ -219,15 +208,6 @@ def test_a_decoder_without_an_end_is_cut_at_the_maximum_length():
         assert best.score == pytest.approx(normalized(best.log_probability, 5, 0.6))
     beams = run_beam(0, 1, beam=1, longest=5, step=never_ends, length_penalty=0.0)
     assert [hypotheses[0] for hypotheses in beams] == greedy_hypotheses
-
-
-def test_a_cut_transcript_has_the_probability_of_its_units():
-    cut = [utterance for utterance in range(11) if len(run_greedy(utterance, longest=13)[0].units) > 2]
-    assert cut
-    for utterance in cut:
-        hypothesis = run_greedy(utterance, longest=2)[0]
-        assert not hypothesis.ended and len(hypothesis.units) == 2
-        assert hypothesis.log_probability == pytest.approx(probability(utterance, hypothesis.units, ended=False))
 
 
 def test_a_step_without_possible_units_returns_the_prefix():
