@@ -248,7 +248,7 @@ def test_labels_that_a_terminal_obeys_are_refused(label, tmp_path):
     assert "labels[1]" in refused("labeler", write(tmp_path / "model", about))
 
 
-def with_external_data(location):
+def with_external_data(location, is_initializer=True):
     """Change a graph so that a constant is read from another file."""
 
     def change(graph):
@@ -258,9 +258,10 @@ def with_external_data(location):
         for key, value in {"location": location, "offset": "0", "length": "12"}.items():
             entry = tensor.external_data.add()
             entry.key, entry.value = key, value
-        graph.graph.initializer.append(tensor)
-        graph.graph.initializer[-1].name = graph.graph.node[0].output[0]
-        del graph.graph.node[0]
+        if is_initializer:
+            graph.graph.initializer.append(tensor)
+            graph.graph.initializer[-1].name = graph.graph.node[0].output[0]
+            del graph.graph.node[0]
 
     return change
 
@@ -296,6 +297,7 @@ def failing(graph):
 GRAPHS = {
     **{f"weights in {location}": with_external_data(location)
        for location in ("secret.bin", "../secret.bin", "/dev/zero", "/etc/passwd", "model.json")},
+    "a constant in another file": with_external_data("/etc/passwd", is_initializer=False),
     "an output less": without_output,
     "another input": other_input,
     "another type": other_type,

@@ -10,6 +10,16 @@ from vitspeech.export.runner.model_folder import MOST_GRAPH_BYTES, MOST_JSON_BYT
 from vitspeech.json_text import parse_json
 
 GRAPH = "model.onnx"
+# Where tensors lie in the messages of onnx.proto: field -> message.
+MESSAGES = {
+    "model": {7: "graph", 20: "training", 25: "function"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse"},
+    "node": {5: "attribute"},
+    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
+    "sparse": {1: "tensor", 2: "tensor"},
+    "function": {7: "node"},
+    "training": {1: "graph", 2: "graph"},
+}
 FLOATS, TYPES = "tensor(float)", {"pixels": "tensor(uint8)"} | dict.fromkeys(("units", "symbols"), "tensor(int64)")
 
 
@@ -29,7 +39,9 @@ class Graph:
         self.path, (self.inputs, self.outputs) = regular(folder, file, MOST_GRAPH_BYTES), shapes_of(about, file)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.log_severity_level = threads, 4  # what it refuses is raised, too
-        content, providers = self.path.read_bytes(), ["CPUExecutionProvider"]  # in memory: it can't name other files
+        content, providers = self.path.read_bytes(), ["CPUExecutionProvider"]
+        if names_files(content):
+            raise ValueError(f"{self.path}: broken, or its weights are in another file")
         try:
             self.session = onnxruntime.InferenceSession(content, options, providers=providers)
         except Exception as error:  # onnxruntime's own classes
@@ -56,6 +68,37 @@ class Graph:
             if not fits(array.shape, self.outputs[name]) or numpy.isnan(array).any():
                 raise ValueError(f"{self.path}: computes {name} of another shape, or numbers that are not numbers")
         return computed
+
+
+def names_files(content: bytes) -> bool:
+    """Whether a graph (onnx.proto) has tensors in other files, which ONNX Runtime would read; true of a broken one."""
+    waiting = [("model", memoryview(content))]
+    try:
+        while waiting:
+            message, part = waiting.pop()
+            place = 0
+            while place < len(part):
+                key, place = varint(part, place)
+                field, kind = key >> 3, key & 7
+                if (message, field) == ("tensor", 13) or key >> 32:  # external_data; readers cut longer keys
+                    return True
+                size, place = varint(part, place) if kind in (0, 2) else ({1: 8, 5: 4}[kind], place)
+                if kind == 2 and field in MESSAGES.get(message, ()):
+                    waiting.append((MESSAGES[message][field], part[place : place + size]))
+                place += size if kind else 0
+    except (IndexError, KeyError):
+        return True
+    return False
+
+
+def varint(part: memoryview, place: int) -> tuple[int, int]:
+    """A number of protobuf at a place, and the place after it."""
+    value = 0
+    for count in range(10):
+        value |= (part[place + count] & 127) << 7 * count
+        if part[place + count] < 128:
+            return value, place + count + 1
+    raise IndexError
 
 
 def shapes_of(about: Mapping[str, Any], file: str) -> tuple[dict[str, tuple], dict[str, tuple]]:
