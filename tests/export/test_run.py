@@ -301,7 +301,7 @@ def test_truncated_recordings_are_refused(bare, exported, tmp_path, ending, mess
     result = run(bare, exported(TRUNCATED) / "run.py", whole, cut)
     (line,) = result.stderr.splitlines()
     assert result.returncode == 3 and "left" in result.stdout
-    assert line.startswith(f"run.py: {cut}: truncated: ") and line.endswith(message)
+    assert line.startswith(f"run.py: {cut}: truncated: ") and message in line
 
 
 def test_pictures_that_cannot_be_read_are_refused(bare, exported, tmp_path):

@@ -93,8 +93,9 @@ class AudioFile:
         return self.frames / self.rate_hz
 
     def refuse(self, problem: str) -> None:
-        """Raise the `error` that the file cannot be read."""
-        raise self.error(f"{self.path}: {problem}")
+        """Raise the `error` that the file cannot be read, and say what to do if it was cut."""
+        remedy = "; copy it again, or keep what is there by `ffmpeg -i IN OUT.wav`" if "truncated" in problem else ""
+        raise self.error(f"{self.path}: {problem}{remedy}") from None
 
     def blocks(self, count: int, *, as_int16: bool = False) -> Iterator[numpy.ndarray]:
         """The samples in blocks of up to `count`, the mean of all channels: float32 (N,), or int16 as they are."""
@@ -136,7 +137,7 @@ class AudioFile:
                 yield stack.enter_context(SequentialFile(source))
         except LibsndfileError as error:
             what = "not a recording that can be read" if error.code == UNRECOGNIZED else "broken or truncated recording"
-            raise self.error(f"{self.path}: {what} ({error.error_string.strip(' .')})") from None
+            self.refuse(f"{what} ({error.error_string.strip(' .')})")
 
     def length_of(self, file: SoundFile, part: Part) -> int:
         """The number of samples of an opened part, whose header and libsndfile's log are checked."""
