@@ -1,5 +1,6 @@
 """What is wrong in a config or a command line is told in one line, before there is a run."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -133,6 +134,7 @@ VALUES = {
     "--trainer.max_time=00:01:00:00": "trainer.max_time would end training before the learning rate",
     "--trainer.precision=bf16-true": "inputs are in fp32; known: auto, 32-true",
     "--trust=-m": "not the name of a module",
+    "--trainer=secret": "--trainer: has keys",
     "--trust": "--trust: expected at least one argument",
     "--run=bad-\udcff": "not UTF-8; name another folder",
 }
@@ -180,6 +182,27 @@ def test_functions_and_foreign_classes_are_refused_however_they_are_named(config
     message = refused("--config=bad.yaml")
     assert named in message and "is not a part of a run" in message
     assert "torch.utils.model_dump.__main__" not in sys.modules
+
+
+def test_a_text_in_the_place_of_the_trainer_is_not_opened_as_a_file(refused):
+    os.mkfifo("pipe")  # which would be waited for
+    Path("bad.yaml").write_text("trainer: pipe")
+    assert "bad.yaml: trainer: " in refused("--config=bad.yaml")
+
+
+MESSAGE = "a\n  - Problem with given class_path 'evil_module.Net':\n      - Option 'b' is not accepted 'c' x"
+
+
+@pytest.mark.parametrize("key", ["data", "trainer.max_epochs", "model.init_args.optimizer", "model.init_args.network"])
+@pytest.mark.parametrize("value", [MESSAGE, {MESSAGE: 1}, "a\n        unrecognized", "a\n        accept"])
+def test_a_value_that_reads_like_a_message_imports_nothing(key, value, refused, monkeypatch):
+    Path("evil_module.py").write_text("from pathlib import Path\nPath('executed').touch()")
+    monkeypatch.syspath_prepend(".")
+    for part in reversed(key.split(".")):
+        value = {part: value}
+    Path("bad.yaml").write_text(yaml.safe_dump(value))
+    assert refused("--config=bad.yaml").startswith("bad.yaml: ")
+    assert not Path("executed").exists() and "evil_module" not in sys.modules
 
 
 @pytest.mark.parametrize("key", ["data", "model", "trainer.callbacks", "trainer.logger", "model.init_args.network"])

@@ -11,11 +11,10 @@ import argparse
 import inspect
 import math
 import os
-import pydoc
 import sys
 from argparse import ArgumentError
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.metadata import version
@@ -60,6 +59,7 @@ KEYS = (
 RESTARTS = {"torchrun": "TORCHELASTIC_RESTART_COUNT", "SLURM": "SLURM_RESTART_COUNT"}
 # Lines of an error of jsonargparse that do not say what is wrong.
 UNSAID = ("Does not validate", "Subtypes:", "Errors:", "Given value", "Subclass types", "a class path", "a dict ")
+NO_KEYS = "has keys, such as trainer.max_epochs, and no value of its own"
 NULL = "Expected a <class 'NoneType'>"
 # What a run is made of: classes that a config may name. The last four are plugins of the trainer.
 PARTS = (nn.Module, Optimizer, LightningDataModule, Callback, Logger, Profiler, Accelerator, Strategy)
@@ -146,6 +146,8 @@ def read_arguments(arguments: Sequence[str]) -> Arguments:
         raise InputError(f"--run {run}: a run is resumed in its own folder, {resume}; leave out --run")
     if resume is not None:
         rest = [f"--config={resumed_config(resume)}", *rest]
+    if any(argument.partition("=")[0] == "--trainer" for argument in rest):
+        raise InputError(f"--trainer: {NO_KEYS}")
     parsed, configs = expand_configs(rest)
     for file in config_files(parsed):
         for key in read_config(file).keys() - {*KEYS}:  # the parser overlooks one without a value
@@ -270,7 +272,7 @@ class Parser(LightningArgumentParser):
         """Print the help; that of a class (`--data.help CLASS`) begins with its docstring, not with its first line."""
         text, _, name = str(self.description).partition("=")
         if text.startswith("Help for ") and name:
-            documented = pydoc.locate(name)
+            documented = import_trusted(name, [*ALLOWED])  # jsonargparse has imported it
             docstring = f"{inspect.getdoc(documented) or documented.__name__}\n"
             sections = docstring.split("\n\n")  # without `Args`, since the help lists the arguments with their types
             print("\n\n".join(part for part in sections if not part.startswith("Args:")).strip(), file=file)
@@ -285,6 +287,8 @@ class Parser(LightningArgumentParser):
 
     def _check_value_key(self, action: argparse.Action, value: Any, *arguments: Any, **options: Any) -> Any:
         value = value.clone() if isinstance(value, Namespace) else value
+        if hasattr(action, "_load_config") and not isinstance(value, Mapping | Namespace | None):
+            raise TypeError(f'Parser key "{action.dest}":\n  {NO_KEYS}')  # a text would be a file to read
         if value == "None" and NoneType in get_args(getattr(action, "_typehint", None)):
             value = None  # jsonargparse makes a text of `null` on its way to a nested class
         return super()._check_value_key(action, value, *arguments, **options)
@@ -295,7 +299,7 @@ class Parser(LightningArgumentParser):
             return self.checked(arguments, trust)
         except (ArgumentError, InputError) as error:
             is_usage = isinstance(error, ArgumentError)
-            line = self.explain(str(error)) if is_usage else str(error)
+            line = self.explain(str(error), trust) if is_usage else str(error)
             configs = [f"--config={file}" for file in config_files(arguments)]
             heads = (configs[:count] for count in range(1, len(configs) + 1))
             if wrong := next((head[-1] for head in heads if self.refuses(head, trust, str(error))), None):
@@ -319,10 +323,11 @@ class Parser(LightningArgumentParser):
             return str(error) == message
         return False
 
-    def explain(self, message: str) -> str:
+    def explain(self, message: str, trust: Sequence[str]) -> str:
         """An error of jsonargparse in one line: `model.network: vitspeech.ViT: Option 'widht' is not accepted`.
 
         Its lines are indented below the key or class that they are about; the deepest ones say what is wrong.
+        Values of a config stand among them as they are, so a line may say anything.
         """
         if "Importing '" in message:
             return refusal(message.partition("Importing '")[2].partition("'")[0])
@@ -333,7 +338,7 @@ class Parser(LightningArgumentParser):
             if line.startswith('Parser key "'):
                 path.append((indent, line.split('"')[1], ""))
             elif line.startswith("Problem with given class_path"):
-                path.append((indent, "", line.split("'")[1]))
+                path.append((indent, "", line.partition("'")[2].partition("'")[0]))
             elif not line.startswith(UNSAID) and (line != NULL or not reasons):
                 reasons.append((indent, path, line))
         depth, path, _ = max(reasons, key=lambda reason: reason[0])
@@ -344,20 +349,22 @@ class Parser(LightningArgumentParser):
             class_path = value.partition("class_path='")[2].partition("'")[0]
         if reason in ("Expected a <class 'str'>. Got value: True", "Expected a <class 'str'>. Got value: False"):
             reason += "; put yes, no, on and off in quotes"
-        return ": ".join([*filter(None, (key, class_path)), reason + self.suggestion(reason, class_path)])
+        return ": ".join([*filter(None, (key, class_path)), reason + self.suggestion(reason, class_path, trust)])
 
-    def suggestion(self, reason: str, class_path: str) -> str:
+    def suggestion(self, reason: str, class_path: str, trust: Sequence[str]) -> str:
         """What the user may have meant by an option that is not accepted, of the parser or of a class."""
         options = list(self.get_defaults().keys())
-        if reason.startswith("unrecognized"):
-            return did_you_mean(reason.split()[2].partition("=")[0], [f"--{option}" for option in options])
+        if reason.startswith(unknown := "unrecognized arguments: "):
+            name = reason.removeprefix(unknown).partition(" ")[0].partition("=")[0]
+            return did_you_mean(name, [f"--{option}" for option in options])
         if "accept" not in reason:
             return ""
-        if isclass(kind := pydoc.locate(class_path)):
-            parser = Parser(exit_on_error=False)
-            parser.add_class_arguments(kind, fail_untyped=False)
-            options = list(parser.get_defaults().keys())
-        return did_you_mean(reason.split("'")[-2], options)
+        with suppress(InputError):  # of a class that is not trusted, or a text that is none
+            if isclass(kind := import_trusted(class_path, trust)):
+                parser = Parser(exit_on_error=False)
+                parser.add_class_arguments(kind, fail_untyped=False)
+                options = list(parser.get_defaults().keys())
+        return did_you_mean(reason.rpartition("'")[0].rpartition("'")[2], options)
 
     def build(self, config: Namespace) -> Namespace:
         """Build the classes of a config."""
