@@ -29,7 +29,7 @@ from torch import nn
 from vitspeech import checkpoint
 from vitspeech.checkpoint.hub import PREFIX as HUB
 from vitspeech.checkpoint.leakage import TRAINING_ITEMS, split_checksums
-from vitspeech.checkpoint.model import RUN_FILES
+from vitspeech.checkpoint.model import RUN_FILES, beside
 from vitspeech.checkpoint.multi_seed import without_folders
 from vitspeech.data.module import DataModule
 from vitspeech.data.utterances.word_sequences import own_manifests
@@ -45,6 +45,7 @@ CONFIG = "config.yaml"
 INIT_FROM = "init_from.json"
 STARTED = (CONFIG, "run.json", INIT_FROM, TRAINING_ITEMS, METRICS, LOCK)  # files of a run before its first checkpoint
 NAMES = dict.fromkeys((CONFIG, "run.json", INIT_FROM, METRICS, "logs", LAST, BEST, PREVIOUS, "model", *RUN_FILES))
+DRAFTS = [beside(Path("model"), role).name for role in ("before", "draft")]  # saving a model makes and removes these
 # Arguments of data that a card does not repeat: they matter in training, or on one machine, only.
 TRAINING_ONLY = set("root batch batch_s augment download workers storage broken speech".split())
 
@@ -55,9 +56,8 @@ def check_run_links(run: str | Path) -> None:
     A checkpoint may be on another disk: `last.ckpt` may be a link to a file of that ending.
     """
     last = Path(run, LAST)
-    check_links(
-        run, [name for name in (*NAMES, "checkpoints") if name != LAST or not os.path.realpath(last).endswith(".ckpt")]
-    )
+    names = [name for name in NAMES if name != LAST or not os.path.realpath(last).endswith(".ckpt")]
+    check_links(run, [*names, *DRAFTS, "checkpoints"])
 
 
 def resumed_config(run: str | Path) -> Path:
