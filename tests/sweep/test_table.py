@@ -70,6 +70,15 @@ def test_the_table_of_a_folder_is_made_anew_in_the_same_order(folder):
     assert (folder / "table.md").exists() and (folder / "sweep.csv").exists() and (folder / "sweep.png").exists()
 
 
+@pytest.mark.parametrize("name", ["table.md", "sweep.csv", "sweep.json", "sweep.png", "progress.png", "lengths.png"])
+def test_nothing_is_written_through_a_link_of_a_sweep_from_elsewhere(folder, tmp_path_factory, name):
+    own = tmp_path_factory.mktemp("own") / "file"
+    (folder / name).symlink_to(own)
+    with pytest.raises(InputError, match=f"{name}: a link to a file outside"):
+        tabulate(folder)
+    assert not own.exists()
+
+
 def test_every_run_has_a_row_with_every_metric(folder):
     write_run(folder / "full/seed-3")
     variations = [("model.network.left", ["4"])]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vitspeech.checkpoint.multi_seed import RUN_ONLY
-from vitspeech.files import write_csv, write_json, write_text
+from vitspeech.files import check_links, write_csv, write_json, write_text
 from vitspeech.sweep.figure import draw, draw_lengths, draw_progress
 from vitspeech.sweep.plan import Plan, shipped_name
 from vitspeech.sweep.results import (
@@ -40,6 +40,7 @@ def tabulate(folder: str | Path, plan: Plan | None = None) -> list[str]:
     values the variants have. Returns the lines of the table.
     """
     folder = Path(folder)
+    check_links(folder, [*FILES, "progress.png", "lengths.png"])
     record = merged(read_record(folder), plan)
     varied = {name: variant["varied"] for name, variant in record["variants"].items()}
     rows = read_rows(folder, {name: variant["seeds"] for name, variant in record["variants"].items()})
