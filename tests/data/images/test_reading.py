@@ -8,7 +8,7 @@ import torch
 from PIL import Image, ImageOps
 
 from vitspeech.data.images import pictures
-from vitspeech.data.images.reading import read_picture
+from vitspeech.data.images.reading import decode_picture, read_picture
 
 RED = (255, 0, 0)
 
@@ -39,10 +39,29 @@ def test_values_mean_the_same_in_every_format(tmp_path):
         assert (read_picture(file, 8)[0].numpy() == numpy.round(deep / 257)).all(), file
 
 
+def test_bits_that_a_tiff_states_are_the_range_of_its_values(tmp_path):
+    levels = numpy.arange(0, 4096, 65).astype(numpy.uint64)[:64]  # 0, 65, … 4095
+    packed = b"".join(int(levels[place] << 12 | levels[place + 1]).to_bytes(3, "big") for place in range(0, 64, 2))
+    tags = {256: 8, 257: 8, 258: 12, 259: 1, 262: 1, 273: 8, 277: 1, 278: 8, 279: len(packed)}
+    entries = b"".join(struct.pack("<HHII", tag, 4 if tag in (273, 279) else 3, 1, tags[tag]) for tag in sorted(tags))
+    content = struct.pack("<2sHI", b"II", 42, 8 + len(packed)) + packed + struct.pack("<H", len(tags)) + entries
+    (tmp_path / "camera.tif").write_bytes(content + bytes(4))
+    expected = numpy.round(levels.reshape(8, 8) / 4095 * 255)
+    assert (read_picture(tmp_path / "camera.tif", 8)[0].numpy() == expected).all()
+
+
+def test_deep_pictures_are_scaled_in_parts(tmp_path, monkeypatch):
+    deep = numpy.random.default_rng(0).integers(0, 65536, (32, 32)).astype(numpy.uint16)
+    Image.fromarray(deep).save(tmp_path / "deep.png")
+    monkeypatch.setattr(pictures, "AT_ONCE", 100)
+    pixels = read_picture(tmp_path / "deep.png", 32)
+    assert (pixels.numpy() == numpy.round(deep / 65535 * 255)).all()
+
+
 @pytest.mark.parametrize("values", [(0, 1.5), (-1, 0.5), (0, float("nan")), (0, 255)])
 def test_values_of_no_known_range_are_refused(tmp_path, values):
     Image.fromarray(numpy.resize(numpy.float32(values), (8, 8))).save(tmp_path / "odd.tif")
-    with pytest.raises(ValueError, match=r"odd\.tif: has values from .* to .*; scale floats to 0 \.\. 1"):
+    with pytest.raises(ValueError, match=r"odd\.tif: has values .*; scale floats to 0 \.\. 1"):
         read_picture(tmp_path / "odd.tif", 8)
 
 
@@ -118,6 +137,7 @@ def test_a_large_jpeg_is_decoded_small_and_looks_the_same(tmp_path, monkeypatch)
     assert (small - whole).abs().max() <= 4
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100_000)  # Pillow opens twice as many, as of 200 megapixels
     assert torch.equal(read_picture(tmp_path / "photo.jpg", 32).float(), whole)
+    assert torch.equal(decode_picture((tmp_path / "photo.jpg").read_bytes(), 32).float(), whole)  # as of a pack
     monkeypatch.setattr(pictures, "MOST_STATED", 1_000_000)
-    with pytest.raises(ValueError, match=r"photo\.jpg: .*too many to decode"):
+    with pytest.raises(ValueError, match=r"photo\.jpg: 1600 × 1280 pixels are too many to decode"):
         read_picture(tmp_path / "photo.jpg", 32)

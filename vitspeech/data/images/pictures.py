@@ -3,10 +3,12 @@
 vitspeech reads pictures with it, and exported folders have a copy beside `run.py`.
 
 Black to white is 0 .. 255 in 8 bits, 0 .. 65535 in more bits (also in integers of 32 bits), and 0 .. 1 in floats, in
-every format. A picture with values far beyond is refused: how bright it is meant to be cannot be known.
+every format; in a TIFF of 12 bits it is 0 .. 4095. A picture with values far beyond is refused: how bright it is meant
+to be cannot be known.
 """
 
 import logging
+import math
 import struct
 import warnings
 from collections.abc import Iterator
@@ -25,7 +27,8 @@ MOST_STATED = 2**28  # of a JPEG, which is decoded at a fraction of its size: ph
 DECODED = 4  # the side of a decoded picture is at least this multiple of the side that it is scaled to
 BEYOND = 0.1  # of the range of values: what resampling may add; it is cut off
 ORIENTATION, LONG = 0x0112, 4  # a tag of EXIF, and a type of 32 bits
-PHOTOMETRIC = 0x0106  # a tag of TIFF
+BITS, PHOTOMETRIC = 0x0102, 0x0106  # tags of TIFF
+AT_ONCE = 2**20  # values of more than 8 bits that are scaled at once, in floats of 64 bits
 UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -49,10 +52,10 @@ def read_square(source: Path | BytesIO, side: int, name: object) -> numpy.ndarra
     with opened(source, side, name) as picture:
         picture.load()
         try:
-            picture = ImageOps.fit(upright(to_rgb(picture), picture), (side, side), Image.Resampling.BICUBIC)
+            picture = ImageOps.fit(upright(to_8_bits(picture), picture), (side, side), Image.Resampling.BICUBIC)
         except PictureError as error:
             raise PictureError(f"{name}: {error}") from None
-        return numpy.array(picture)
+        return numpy.array(picture.convert("RGB"))
 
 
 @contextmanager
@@ -62,13 +65,11 @@ def opened(source: Path | BytesIO, side: int, name: object) -> Iterator[Image.Im
     warnings.filterwarnings("ignore", module="PIL")
     try:
         with open_any(source) as picture:
-            stated = picture.width * picture.height
+            width, height = picture.size
             # JPEG files are decoded at 1/2, 1/4 or 1/8 of their size, as in `thumbnail`; others ignore this.
             picture.draft(None, (DECODED * side, DECODED * side))
-            if stated > MOST_STATED or picture.width * picture.height > MOST_PIXELS:
-                raise PictureError(
-                    f"{name}: {picture.width} × {picture.height} pixels are too many to decode; scale it down"
-                )
+            if width * height > MOST_STATED or picture.width * picture.height > MOST_PIXELS:
+                raise PictureError(f"{name}: {width} × {height} pixels are too many to decode; scale it down")
             yield picture
     except PictureError:
         raise
@@ -83,6 +84,8 @@ def open_any(source: Path | BytesIO) -> Image.Image:
     try:
         return Image.open(source, formats=FORMATS)
     except Image.DecompressionBombError:
+        if isinstance(source, BytesIO):
+            source.seek(0)
         with suppress(SyntaxError):  # it is no JPEG
             return JpegImageFile(source)
         raise
@@ -128,19 +131,30 @@ def find_orientation(exif: bytes) -> int | None:
     return None
 
 
-def to_rgb(picture: Image.Image) -> Image.Image:
-    """Convert any Pillow mode to RGB: 16-bit and float values are scaled to 8 bits, transparency becomes white."""
+def to_8_bits(picture: Image.Image) -> Image.Image:
+    """Convert any Pillow mode to RGB or, of 16-bit and float values, to 8-bit gray; transparency becomes white."""
     if picture.mode[0] in "IF":
-        values = numpy.asarray(picture, dtype=numpy.float64)
-        most, low, high = 1 if picture.mode == "F" else 65535, values.min(), values.max()
-        if not -BEYOND * most <= low <= high <= (1 + BEYOND) * most:  # also if one is NaN
-            kind = "floats" if picture.mode == "F" else "integers of more than 8 bits"
-            raise PictureError(f"has values from {low:g} to {high:g}; scale {kind} to 0 .. {most}")
-        if getattr(picture, "tag_v2", {}).get(PHOTOMETRIC) == 0:  # of a TIFF in which 0 is white
-            values = most - values
-        gray = (values / most * 255).clip(0, 255)
-        return Image.fromarray(gray.round().astype(numpy.uint8)).convert("RGB")
+        return Image.fromarray(gray_levels(picture))
     if picture.has_transparency_data:
         layer = picture.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")
     return picture.convert("RGB")
+
+
+def gray_levels(picture: Image.Image) -> numpy.ndarray:
+    """The values of a picture of 16 bits or floats, scaled to 8 bits: uint8 (height, width)."""
+    values, tags = numpy.asarray(picture), getattr(picture, "tag_v2", {})
+    most, low, high = 1 if picture.mode == "F" else 65535, float(values.min()), float(values.max())
+    if picture.mode.startswith("I;16") and BITS in tags:  # cameras write 12 bits into a TIFF, 0 .. 4095
+        most = 2 ** tags[BITS][0] - 1
+    if not -BEYOND * most <= low <= high <= (1 + BEYOND) * most:  # also if one is NaN
+        kind = "floats" if picture.mode == "F" else "integers of more than 8 bits"
+        has = "values that are no numbers" if math.isnan(low) else f"values from {low:g} to {high:g}"
+        raise PictureError(f"has {has}; scale {kind} to 0 .. {most}")
+    levels = numpy.empty(values.size, numpy.uint8)
+    for start in range(0, values.size, AT_ONCE):
+        some = values.reshape(-1)[start : start + AT_ONCE].astype(numpy.float64)
+        if tags.get(PHOTOMETRIC) == 0:  # of a TIFF in which 0 is white
+            some = most - some
+        levels[start : start + AT_ONCE] = (some / most * 255).clip(0, 255).round()
+    return levels.reshape(values.shape)
