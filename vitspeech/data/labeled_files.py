@@ -5,7 +5,7 @@ import io
 import re
 import unicodedata
 import warnings
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -18,6 +18,7 @@ from vitspeech.errors import InputError, some_names
 from vitspeech.files import read_text
 
 SPLIT_NAMES = {"train": ("train",), "validation": ("validation", "val"), "test": ("test",)}
+LIKE_SPLITS = {"train", "training", "validation", "valid", "val", "dev", "test", "testing"}  # in any letters
 MOST_BYTES = 2**30  # of a CSV file
 
 
@@ -32,11 +33,18 @@ class LabeledFile:
 
 
 def split_sources(root: Path, ending: str = "") -> dict[str, Path]:
-    """The folder of each split that has one, or the file with this ending; without one for training, the root."""
+    """The folder of each split that has one, or the file with this ending; without one for training, the root.
+
+    Others that are named as if they were a split are named in a warning.
+    """
     if not (root / f"train{ending}").exists():
         return {"train": root}
     candidates = [(split, root / f"{name}{ending}") for split, names in SPLIT_NAMES.items() for name in reversed(names)]
-    return {split: source for split, source in candidates if source.exists()}
+    sources = {split: source for split, source in candidates if source.exists()}
+    alike = [path for path in sorted(root.glob(f"*{ending}")) if path.name.removesuffix(ending).lower() in LIKE_SPLITS]
+    if ignored := [path.name for path in alike if not any(map(path.samefile, sources.values()))]:
+        warnings.warn(f"{root}: {some_names(ignored)} not used; splits are train, validation and test", stacklevel=2)
+    return sources
 
 
 def class_folders(folder: Path, hidden: str = ".") -> list[Path]:
@@ -62,7 +70,7 @@ def files_in_folders(folder: Path, endings: Collection[str], hidden: str = ".") 
 def files_of(folder: Path, endings: Collection[str]) -> list[Path]:
     """The files with one of the endings directly in a folder, sorted by name; none if the folder does not exist."""
     # On foreign disks and in archives, macOS adds a file ._NAME.wav, not a recording, to each NAME.wav.
-    return sorted(file for file in folder.glob("[!.]*") if file.suffix.lower() in endings)
+    return sorted(file for file in folder.glob("[!.]*") if file.suffix.lower() in endings and not file.is_dir())
 
 
 def read_rows(
@@ -122,10 +130,16 @@ def check_labels(splits: Mapping[str, Sequence[LabeledFile]]) -> None:
             raise InputError(f"{item.location}: training does not have the label {item.label!r}; known: {known}")
 
 
+def check_training(splits: Mapping[str, Sequence[LabeledFile]], labels: Collection[str], root: Path) -> None:
+    """Refuse splits in which nothing is left to learn a label from."""
+    if missing := set(labels) - {item.label for item in splits["train"]}:
+        raise InputError(f"{root}: all files of {', '.join(sorted(missing))} are held out; add more")
+
+
 def hold_out(splits: dict[str, list], root: Path) -> dict[str, list]:
     """Hold out training files for validation and test where these are missing.
 
-    Files have `file`, `speaker` and perhaps `label`. Speakers are held out as a whole (`hashed_splits`); if none is
+    Files have `file`, `speaker` and perhaps `label`. Speakers are held out as a whole (`hashed_splits`); if one is not
     known, or there are too few, files are held out label by label, by their paths in `root` (`stratified_splits`).
     """
     missing = [split for split in SPLIT_NAMES if split not in splits]
@@ -133,17 +147,19 @@ def hold_out(splits: dict[str, list], root: Path) -> dict[str, list]:
         return splits
     items = splits["train"]
     names = [relative_name(item.file, root) for item in items]
-    keys = [item.speaker or name for item, name in zip(items, names, strict=True)]
-    if len(set(keys)) <= len(missing) < len(names):
-        keys = names
+    speakers = [item.speaker for item in items if item.speaker]
+    if by_speaker := len(speakers) == len(items) and len(set(speakers)) > len(missing):
+        chosen = hashed_splits(speakers, missing, root)
+    else:
+        chosen = stratified_splits(names, [getattr(item, "label", "") for item in items], missing, root)
+    if speakers and not by_speaker:
+        unknown = len(items) - len(speakers)
+        why = f"{unknown:,} of {len(items):,} files state no speaker" if unknown else "too few speakers"
         warnings.warn(
-            f"{root}: too few speakers to hold out some for {' and '.join(missing)}: recordings are held out instead, "
-            "so accuracies are those of known speakers",
+            f"{root}: {why}, so single files are held out for {' and '.join(missing)}: "
+            "accuracies are those of known speakers",
             stacklevel=2,
         )
-    labels = [getattr(item, "label", "") for item in items]
-    by_name = keys == names
-    chosen = stratified_splits(names, labels, missing, root) if by_name else hashed_splits(keys, missing, root)
     held_out = {split: [] for split in ("train", *missing)}
     for item, split in zip(items, chosen, strict=True):
         held_out[split].append(item)
@@ -151,13 +167,14 @@ def hold_out(splits: dict[str, list], root: Path) -> dict[str, list]:
 
 
 def warn_of_few(splits: Mapping[str, Sequence[LabeledFile]], labels: Collection[str]) -> None:
-    """Warn once about labels of fewer files than there are splits: accuracies say little about them."""
-    counts = Counter(item.label for item in chain.from_iterable(splits.values()))
-    if few := [label for label in labels if counts[label] < len(splits)]:
-        names = ", ".join(splits)
-        warnings.warn(
-            f"too few for each of {names}: {some_names(few)}; add more, at least {len(splits)} of each", stacklevel=3
-        )
+    """Warn once about labels of which a split has no file, as where there are too few: it says nothing about them."""
+    missing = []
+    for split, items in splits.items():
+        found = {item.label for item in items}
+        if none := [label for label in labels if label not in found]:
+            missing.append(f"{split} has none of {some_names(none)}")
+    if missing:
+        warnings.warn(f"too few for each split: {'; '.join(missing)}; add more, at least one for each", stacklevel=3)
 
 
 def warn_of_alike(labels: Sequence[str]) -> None:

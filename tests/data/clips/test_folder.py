@@ -78,7 +78,8 @@ def test_folders_of_splits_are_used_as_they_are(tmp_path, validation):
     fill(tmp_path / "train", {"no": 5, "yes": 6})
     fill(tmp_path / validation, {"no": 2, "yes": 1})
     fill(tmp_path / "test", {"yes": 4})
-    data = made(tmp_path)
+    with pytest.warns(UserWarning, match=": test has none of no; add more"):
+        data = made(tmp_path)
     assert sizes(data) == (11, 3, 4)
     assert data.read("validation").labels.tolist() == [0, 0, 1]
     assert data.read("test").labels.tolist() == [1] * 4
@@ -88,6 +89,7 @@ def test_other_folders_and_files_are_skipped(tmp_path):
     fill(tmp_path, {"no": 5, "yes": 5, "_unsorted": 3, ".cache": 3})
     (tmp_path / "README.md").write_text("words")
     (tmp_path / "yes" / "notes.txt").write_text("said twice")
+    (tmp_path / "yes" / "session.wav").mkdir()
     (tmp_path / "yes" / "._0.wav").write_bytes(b"\0\5\x16\7")  # what macOS writes
     write(tmp_path / "yes" / "LOUD.WAV", 2999)
     data = made(tmp_path)
@@ -157,15 +159,15 @@ def test_a_word_whose_recordings_are_all_held_out_is_refused(tmp_path):
         write(tmp_path / "no" / f"{speaker}_nohash_0.wav", 1000)
     write(tmp_path / "maybe" / f"{held_out}_nohash_0.wav", 3000)
     with (
-        pytest.warns(UserWarning, match="too few for each of train, validation, test: maybe"),
-        pytest.raises(InputError, match="recordings of maybe are held out"),
+        pytest.warns(UserWarning, match="train has none of maybe; validation has none of maybe"),
+        pytest.raises(InputError, match="all files of maybe are held out"),
     ):
         made(tmp_path)
 
 
 def test_few_recordings_of_chosen_words_are_counted(tmp_path):
     splits = word_recordings(fill(tmp_path, {"no": 9, "a": 1, "b": 1}))
-    with pytest.warns(UserWarning, match=r"too few .*: a, b; add more, at least 3 of each"):
+    with pytest.warns(UserWarning, match=r"too few .*test has none of a, b; add more"):
         warn_of_words(splits)
     warn_of_words(splits, ["no"])  # no warning: it would be an error
     with pytest.warns(UserWarning, match=r"^no recordings of yes, on; only synthesized clips"):
@@ -186,6 +188,24 @@ def test_every_word_of_ten_recordings_is_in_every_split(tmp_path, speaker):
         assert Counter(item.label for item in splits[split]) == dict.fromkeys(words, count)
 
 
+def test_one_recording_that_states_its_speaker_does_not_decide_the_splits(tmp_path):
+    fill(tmp_path, {"no": 40, "yes": 4})
+    write(tmp_path / "no/eve_nohash_0.wav", 3000)
+    with pytest.warns(UserWarning, match="44 of 45 files state no speaker, so single files are held out"):
+        splits = word_recordings(tmp_path)
+    counts = {split: Counter(item.label for item in items) for split, items in splits.items()}
+    assert [counts[split]["yes"] for split in ("train", "validation", "test")] == [2, 1, 1]
+
+
+@pytest.mark.parametrize("name", ["Test", "valid", "VAL"])
+def test_a_folder_that_seems_to_be_a_split_is_named(tmp_path, name):
+    fill(tmp_path / "train", {"no": 5, "yes": 6})
+    fill(tmp_path / name, {"no": 5, "yes": 6})
+    (tmp_path / "testament").mkdir()
+    with pytest.warns(UserWarning, match=f"{name} not used; splits are"):
+        word_recordings(tmp_path)
+
+
 @pytest.mark.parametrize("validation", ["validation.csv", "val.csv"])
 def test_csv_files_say_who_is_in_which_split_and_folders_nothing(tmp_path, validation):
     fill(tmp_path, {"train": 3, "test": 3, "a, b": 2})
@@ -195,7 +215,7 @@ def test_csv_files_say_who_is_in_which_split_and_folders_nothing(tmp_path, valid
     listing(tmp_path, "train.csv", *rows, header="label,path,speaker\r", encoding="utf-8-sig")
     listing(tmp_path, validation, "train/2.wav,no")
     listing(tmp_path, "test.csv", "train/1.wav,yes", f"{tmp_path}/test/1.wav,no")
-    with pytest.warns(UserWarning, match="too few for each of train, validation, test: yes"):
+    with pytest.warns(UserWarning, match=": validation has none of yes; add more"):
         data = made(tmp_path)
     assert data.labels == ["no", "yes"]
     assert values(data, "train") == [1000, 2000, 3001] and data.train.labels.tolist() == [1, 0, 0]

@@ -41,9 +41,21 @@ def test_a_folder_is_split_by_class_wherever_it_lies(tmp_path):
 
 def test_a_class_of_too_few_pictures_for_every_split_is_named(tmp_path):
     data = ImageFolder(str(fill(tmp_path, {"ape": 30, "bee": 2})), image=8)
-    with pytest.warns(UserWarning, match="too few for each of train, validation, test: bee; add more, at least 3"):
+    with pytest.warns(UserWarning, match="too few for each split: validation has none of bee; test has none of bee"):
         data.setup("fit")
     assert data.train.labels.tolist().count(1) == 2
+
+
+def test_classes_of_which_no_picture_is_left_for_training_are_refused(tmp_path):
+    fill(tmp_path, {f"class {number}": 1 for number in range(10)})
+    with pytest.warns(UserWarning, match="train has none of"), pytest.raises(InputError, match="are held out; add"):
+        ImageFolder(str(tmp_path), image=8).setup("fit")
+
+
+def test_a_class_that_links_to_another_is_refused(tmp_path):
+    (fill(tmp_path, {"cat": 5}) / "dog").symlink_to("cat")
+    with pytest.raises(InputError, match=r"dog/0\.png is listed twice, first in .*cat$"):
+        ImageFolder(str(tmp_path), image=8).setup("fit")
 
 
 @pytest.mark.parametrize("storage", ["memory", "files"])

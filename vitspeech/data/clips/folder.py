@@ -17,6 +17,7 @@ from vitspeech.data.labeled_files import (
     LabeledFile,
     check_files,
     check_labels,
+    check_training,
     files_in_folders,
     files_of,
     hold_out,
@@ -43,9 +44,9 @@ class AudioFolder(WaveformData):
     If a split has no folder or CSV file, a tenth of the training recordings of each word is held out for it, at least
     one of three. A hash of the recording's name decides (`stratified_splits`), so that nearly all recordings keep their
     split when others are added, and splits depend neither on the seed nor on where ROOT lies. If a column `speaker` or
-    the file name (SPEAKER_nohash_NUMBER) says who speaks, a hash of the speaker decides (`hashed_splits`), so that
-    these splits share no speakers. If all speakers of the test set are known, intervals of accuracies resample them. If
-    there are too few speakers, recordings are held out after all, with a warning.
+    the file name (SPEAKER_nohash_NUMBER) says of each who speaks, a hash of the speaker decides (`hashed_splits`), so
+    that these splits share no speakers. If all speakers of the test set are known, intervals of accuracies resample
+    them. If there are too few speakers, or some are unknown, recordings are held out after all, with a warning.
 
     Args:
         root: The folder described above.
@@ -54,7 +55,7 @@ class AudioFolder(WaveformData):
             pack, `root` is not read.
 
     Warns:
-        UserWarning: If recordings are silent or clipped, a word has less than three, or held-out splits share
+        UserWarning: If recordings are silent or clipped, a split has none of a word, or held-out splits share
             speakers.
 
     Attributes:
@@ -88,8 +89,7 @@ class AudioFolder(WaveformData):
         """The recordings of each split; the noise is read as well, so that what is wrong is reported at once."""
         splits = word_recordings(self.root)
         warn_of_words(splits)
-        if missing := set(self.labels) - {item.label for item in splits["train"]}:
-            raise InputError(f"{self.root}: all recordings of {', '.join(sorted(missing))} are held out; add more")
+        check_training(splits, self.labels, self.root)
         if noise_files := files_of(self.root / NOISE, ENDINGS):
             noise = torch.cat([read_audio(file) for file in noise_files])
             if len(noise) < self.samples:

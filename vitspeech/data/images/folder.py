@@ -14,7 +14,9 @@ from vitspeech.data.images.module import ImageData
 from vitspeech.data.images.reading import ENDINGS, check_picture, decode_picture, read_picture
 from vitspeech.data.labeled_files import (
     LabeledFile,
+    check_files,
     check_labels,
+    check_training,
     class_folders,
     files_in_folders,
     hold_out,
@@ -62,8 +64,10 @@ class ImageFolder(ImageData):
         """The pictures of each split; some of training are held out for a split without a folder."""
         splits = {split: list(files_in_folders(source, ENDINGS)) for split, source in self.sources.items()}
         check_labels(splits)
+        check_files(splits)
         splits = hold_out(splits, self.sources["train"])
         warn_of_few(splits, self.labels)
+        check_training(splits, self.labels, self.root)
         return splits
 
     def read(self, split: str) -> Dataset:

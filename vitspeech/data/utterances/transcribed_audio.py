@@ -27,9 +27,9 @@ class TranscribedAudio(RecordedData):
 
     If a split has no CSV file, a tenth of the training recordings is held out for it. A hash of the recording's path
     decides (`stratified_splits`), so that nearly all recordings keep their split when others are added, and splits do
-    not depend on the seed. If a column `speaker` or the file name (SPEAKER_nohash_NUMBER) says who speaks, a hash of
-    the speaker decides (`hashed_splits`), so that these splits share no speakers. If all speakers of the test set are
-    known, the interval of the word error rate resamples them.
+    not depend on the seed. If a column `speaker` or the file name (SPEAKER_nohash_NUMBER) says of each who speaks, a
+    hash of the speaker decides (`hashed_splits`), so that these splits share no speakers. If all speakers of
+    the test set are known, the interval of the word error rate resamples them.
 
     Pink noise is added to most training utterances (`noise_prob` and `snr_db` of `augment`). The times of the words are
     unknown, so frames cannot be labeled (`vitspeech.Labeling`).
