@@ -127,7 +127,7 @@ def test_sixty_hours_of_zeros_are_refused_by_the_header(tmp_path, monkeypatch):
     soundfile.write(tmp_path / "zeros.flac", numpy.zeros(16_000 * 20, numpy.int16), 16_000)
     monkeypatch.setattr(audio_file, "MOST_SAMPLES", 16_000 * 19)
     monkeypatch.setattr(soundfile.SoundFile, "read", lambda *_, **__: pytest.fail("was read"))
-    refused(read_audio, tmp_path / "zeros.flac", "lasts 0.0 hours in 1 channels, more than fits into memory")
+    refused(read_audio, tmp_path / "zeros.flac", "lasts 0.0 hours in 1 channel, more than fits into memory")
 
 
 def test_a_file_that_is_called_like_standard_input_is_read(tmp_path, monkeypatch):

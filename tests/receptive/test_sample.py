@@ -105,13 +105,15 @@ def test_recordings_with_transcripts_are_looked_at_where_they_are_loudest(transc
     assert result.main.layers and result.missing.keys() == {"accuracy against what is visible"}
 
 
-def test_without_a_card_pictures_are_those_of_a_folder(folder):
+def test_without_a_card_pictures_are_those_of_a_folder(folder, monkeypatch):
     subjects = [subject("timm:resnet10t", size=24)]
     sample = sample_for(subjects, str(folder), 9)
     assert sample.raw.shape == (5, 3, 24, 24) and sample.labels is None and sample.names is None
     assert sorted(sample.raw[:, 0].flatten(1).float().mean(1).tolist()) == [0, 50, 100, 150, 200]
     assert sample.origin == "5 pictures of album" and sample.first(2).labels is None
     assert torch.equal(sample_for(subjects, str(folder), 2).raw, sample.raw[:2])
+    monkeypatch.chdir(folder)
+    assert sample_for(subjects, ".", 9).origin == sample.origin
 
 
 def by_class(folder, *names):

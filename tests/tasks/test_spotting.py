@@ -7,8 +7,9 @@ import torch
 from torch.nn import functional as F
 
 import vitspeech
+from vitspeech.data.keywords.module import Keywords
 from vitspeech.errors import InputError
-from vitspeech.tasks import Spotting
+from vitspeech.tasks import Spotting, spotting
 
 SAMPLES = 8000
 
@@ -92,3 +93,12 @@ def test_rejection_needs_the_labels_unknown_and_silence(clips):
     with pytest.raises(InputError, match="rejection=3: the last labels must be unknown and silence, not up, down"):
         task(network(), rejection=3).bind_labels(labels)
     task(network(), rejection=3).bind_labels(SimpleNamespace(labels=["yes", "no", "unknown", "silence"]))
+
+
+def test_a_folder_that_is_gone_does_not_end_a_finished_training(monkeypatch, tmp_path):
+    def gone(*_arguments, **_options):
+        raise FileNotFoundError("speech: no such folder")
+
+    monkeypatch.setattr(spotting, "load", gone)
+    data = Keywords(recordings=None, root=str(tmp_path), words=["go"], synthesized=1)
+    assert "speech: no such folder" in task(network()).remarks(tmp_path, data)[0]

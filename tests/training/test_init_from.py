@@ -163,7 +163,7 @@ def test_a_model_without_common_weights_is_refused(finished_run, finished_speech
     assert message == f"init_from {finished_run}/model: a model of images, but the data has audio"
     wide = ["--model.network.init_args.tokens.init_args.width=24"]
     message = refusal([*TINY_SPEECH, *wide, f"--init_from={finished_speech_run}"], tmp_path)
-    assert "shares no weights with the config's network: it is a SpeechClassifier" in message and ", here (" in message
+    assert "shares no weights with the config's network; other shapes" in message and ", here (" in message
 
 
 def test_positions_are_interpolated_for_images_of_another_size(finished_run):
@@ -182,6 +182,8 @@ def test_positions_are_interpolated_for_images_of_another_size(finished_run):
 def test_taking_below_a_tenth_is_refused_unless_told(finished_run, tmp_path):
     deep = [*TINY, "--model.network.init_args.encoder.depth=60", f"--init_from={finished_run}"]
     message = refusal(deep, tmp_path)
+    assert "it is a" not in message  # of what it is not unlike
+    assert "init_from_least=5.0 " in refusal([*deep, "--init_from_least=5"], tmp_path)
     told = re.fullmatch(r".*shares only .* go on with (--init_from_least) (0\.0[0-9]+)", message)
     TrainingCLI(
         [*deep, "=".join(told.groups()), "--trainer.max_epochs=1", "--data.count=50", f"--run={tmp_path / 'run'}"]

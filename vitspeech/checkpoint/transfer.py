@@ -10,7 +10,7 @@ from timm.layers import resample_abs_pos_embed
 from torch import Tensor, nn
 
 from vitspeech.checkpoint.model import Model
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, check_number
 from vitspeech.frontends import LogMel
 from vitspeech.models import TimmModel
 
@@ -75,6 +75,7 @@ def transfer(
     `labels` and `preprocessing` are those of the network's data; the network stays as it is. A model of which less than
     the share `least` of the network's numbers can be taken, or with another front end, is refused.
     """
+    check_number("init_from_least", least, 0, 1)
     check_front_end(model, network, preprocessing)
     found = Transfer(str(model.folder), model.card["sha256"], {})
     source, own = weights_for(network, model.network), network.state_dict()
@@ -111,11 +112,12 @@ def transfer(
     shared = {name for name, _ in network.named_parameters() if not OF_LABELS & set(name.split("."))} & set(found.taken)
     share = count / found.numbers[1]
     if not shared or share < least:
-        kinds = f"it is a {type(model.network).__name__}, this one a {type(network).__name__}"
+        kinds = [type(one).__name__ for one in (model.network, network)]
+        differ = f": it is a {kinds[0]}, this one a {kinds[1]}" * (kinds[0] != kinds[1])
         example = f"; other shapes, such as {found.other_shapes[0]}" if found.other_shapes else ""
         taken = f"only {count:,} of the {found.numbers[1]:,} numbers" if shared else "no weights"
         way = f"; take the shape of its network, or go on with --init_from_least {math.floor(1e4 * share) / 1e4:g}"
-        text = f"shares {taken} with the config's network: {kinds}{example}{way * bool(shared)}"
+        text = f"shares {taken} with the config's network{differ}{example}{way * bool(shared)}"
         raise InputError(f"init_from {model.folder}: {text}")
     return found
 

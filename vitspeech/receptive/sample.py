@@ -176,5 +176,5 @@ def folder_sample(folder: Path, files: Sequence[Path], subjects: Sequence[Subjec
     names = sorted({parts[-2] for parts in taken}) if all(len(parts) > 1 for parts in taken) else None
     labels = None if names is None else torch.tensor([names.index(parts[-2]) for parts in taken])
     middles = middles_of(inputs) if audio else None
-    origin = f"{len(inputs)} {kind} of {folder.name}" + ", the loudest part of each" * audio
+    origin = f"{len(inputs)} {kind} of {folder.resolve().name}" + ", the loudest part of each" * audio
     return Sample(torch.stack(inputs), labels, names, middles, origin)

@@ -86,7 +86,7 @@ class Spotting(Classification):
             return []
         try:
             return first_look(load(folder, trust=self.trust), data.folder, data.speech_folder)
-        except InputError as error:  # such as speech of too few speakers; the run is finished all the same
+        except (InputError, OSError) as error:  # such as speech of too few speakers; the run is finished all the same
             return [f"not measured as a spotter: {error}"]
 
     def clip_logits(self, clips: Tensor) -> Tensor:

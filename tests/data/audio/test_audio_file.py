@@ -62,7 +62,7 @@ def test_files_of_two_codecs_may_be_joined_but_not_of_two_rates(read):
     vorbis, opus = encoded("ogg"), encoded("opus")
     assert len(read(vorbis + opus, "ogg")[0]) == 2 * len(NOISE)
     for ending in ("ogg", "mp3", "flac"):
-        refused(read, encoded(ending) + encoded(ending, rate_hz=8000), ending, "16,000 Hz in 1 channels and 8,000 Hz")
+        refused(read, encoded(ending) + encoded(ending, rate_hz=8000), ending, "16,000 Hz in 1 channel and 8,000 Hz")
 
 
 @pytest.mark.parametrize("rate_hz, channels", [(8000, 1), (16_000, 1), (22_050, 2), (44_100, 2), (48_000, 1)])

@@ -84,7 +84,7 @@ class AudioFile:
         self.rate_hz, self.channels, _ = forms[0]
         self.frames, self.is_int16 = sum(self.lengths), set(forms) == {(self.rate_hz, 1, "PCM_16")}
         if others := [form for form in forms if form[:2] != forms[0][:2]]:
-            names = [f"{rate_hz:,} Hz in {channels} channels" for rate_hz, channels, _ in (forms[0], others[0])]
+            names = [f"{rate_hz:,} Hz in {channels(count)}" for rate_hz, count, _ in (forms[0], others[0])]
             self.refuse(f"joined of recordings of {names[0]} and {names[1]}; divide it")
 
     @property
@@ -121,7 +121,7 @@ class AudioFile:
     def read(self, *, as_int16: bool = False) -> numpy.ndarray:
         """All samples, as `blocks` gives them: (N,)."""
         if self.frames * self.channels > MOST_SAMPLES:
-            size = f"{self.duration_s / 3600:,.1f} hours in {self.channels:,} channels"
+            size = f"{self.duration_s / 3600:,.1f} hours in {channels(self.channels)}"
             self.refuse(f"lasts {size}, more than fits into memory; split it into parts")
         blocks = list(self.blocks(self.frames, as_int16=as_int16))
         return blocks[0] if len(blocks) == 1 else numpy.concatenate(blocks)
@@ -197,6 +197,11 @@ class Extract(io.RawIOBase):
             view[done : done + count] = content[:count]
             self.position, done = self.position + count, done + count
         return done
+
+
+def channels(count: int) -> str:
+    """So many channels, in words."""
+    return f"{count:,} channel{'s' * (count != 1)}"
 
 
 def read_at(file: BinaryIO, position: int, count: int) -> bytes:
