@@ -10,6 +10,7 @@ import pytest
 import soundfile
 
 from vitspeech.data.audio.audio_file import UNMARKED, AudioFile
+from vitspeech.data.audio.levels import CANCELED
 
 GENERATOR = numpy.random.default_rng(0)
 NOISE = 0.2 * GENERATOR.standard_normal(24_005)
@@ -58,6 +59,27 @@ def test_joined_files_are_read_one_after_another(read, ending):
     assert not notes and numpy.array_equal(joined, numpy.tile(whole, 3))
 
 
+@pytest.mark.parametrize("ending", sorted({*FORMATS} - {"flac", "mp3"}))  # libsndfile writes no bytes of these
+def test_a_joined_file_may_have_empty_parts_but_not_these_alone(read, ending):
+    whole, empty = encoded(ending), encoded(ending, NOISE[:0])
+    assert len(read(whole + empty + whole, ending)[0]) == 2 * len(read(empty + whole, ending)[0]) == 2 * len(NOISE)
+    refused(read, 2 * empty, ending, "no samples")
+
+
+@pytest.mark.parametrize("first, second", [
+    ("wav", "flac"), ("wav", "mp3"), ("aiff", "ogg"), ("au", "wav"), ("ogg", "mp3"), ("ogg", "wav"), ("mp3", "ogg"),
+    ("mp3", "wav"), ("flac", "wav"), ("flac", "ogg"),
+])  # fmt: skip
+def test_a_file_joined_of_different_kinds_is_not_read_in_part(read, first, second):
+    refused(read, encoded(first) + encoded(second), first, "different kinds")
+
+
+def test_a_flac_may_keep_the_header_of_a_wav(read):
+    content, header = encoded("flac"), b"riff" + wav()[:12]
+    kept = content[:42] + b"\x02" + len(header).to_bytes(3) + header + content[42:]
+    assert numpy.array_equal(read(kept, "flac")[0], read(content, "flac")[0])
+
+
 def test_files_of_two_codecs_may_be_joined_but_not_of_two_rates(read):
     vorbis, opus = encoded("ogg"), encoded("opus")
     assert len(read(vorbis + opus, "ogg")[0]) == 2 * len(NOISE)
@@ -94,6 +116,8 @@ def test_a_live_flac_is_read_as_far_as_it_goes(read):
     assert len(samples) == len(NOISE) and notes == {UNMARKED}
     assert len(read(bytes(2 * content), "flac")[0]) == 2 * len(NOISE)
     refused(read, bytes(content[: len(content) // 2]), "flac", "truncated")
+    tagged = bytes(content) + b"TAG" + bytes(125)
+    assert [len(read(count * tagged, "flac")[0]) for count in (1, 2)] == [len(NOISE), 2 * len(NOISE)]
 
 
 @pytest.mark.parametrize("ending", ["ogg", "opus"])
@@ -127,13 +151,43 @@ def test_a_wav_from_a_pipe_is_read_as_far_as_it_goes(read, data_size, riff_size)
 
 @pytest.mark.parametrize("ending, field, size", [
     ("au", ".snd", b"\xff" * 4), ("caf", "data", b"\xff" * 8), ("aiff", "SSND", bytes(4)),
-    ("aiff", "SSND", b"\x7f\xff\xff\xff"),
+    ("aiff", "SSND", b"\x7f\xff\xff\xff"), ("aiff", "SSND", b"\x7f\0\0\x08"), ("au", ".snd", bytes(4)),
+    ("rf64", "ds64", bytes(28)),
 ])  # fmt: skip
 def test_other_containers_without_a_length_are_read_as_far_as_they_go(read, ending, field, size):
     content = encoded(ending)
-    place = content.find(field.encode()) + (8 if ending == "au" else 4)
+    place = content.find(field.encode()) + {"au": 8, "rf64": 8}.get(ending, 4)
     samples, notes = read(content[:place] + size + content[place + len(size) :], ending)
     assert len(samples) == len(NOISE) and notes == {UNMARKED}
+
+
+def test_a_header_that_states_too_little_does_not_lose_the_end(read):
+    whole, au = wav(), encoded("au")
+    for content, ending in ((wav(8000, 8036), "wav"), (au[:8] + (8000).to_bytes(4) + au[12:], "au")):
+        samples, notes = read(content, ending)
+        assert len(samples) == len(NOISE) and notes == {UNMARKED}
+    for rest in (b"LIST\4\0\0\0abcd", b"\0LIST\4\0\0\0abcd", b"TAG\0" + bytes(99) + b"a", bytes(512), b"abc"):
+        samples, notes = read(whole + rest)
+        assert len(samples) == len(NOISE) and not notes
+
+
+@pytest.mark.parametrize("ending", ["wav", "flac", "opus"])
+def test_channels_that_cancel_each_other_almost_are_noted(read, ending):
+    noise = 0.002 * GENERATOR.standard_normal(len(NOISE))
+    for other, is_canceled in ((-NOISE, True), (noise - NOISE, True), (0 * NOISE, False), (-NOISE[::-1], False)):
+        _, notes = read(encoded(ending, numpy.stack([NOISE, other], 1)), ending)
+        assert notes == ({CANCELED} if is_canceled else set())
+
+
+@pytest.mark.parametrize("ending, count", [("wav", 1), ("ogg", 1), ("flac", 1), ("ogg", 2)])
+def test_a_file_is_opened_once_and_may_be_read_again(tmp_path, monkeypatch, ending, count):
+    (tmp_path / "a").write_bytes(count * encoded(ending))
+    opened, start = [], soundfile.SoundFile.__init__
+    monkeypatch.setattr(soundfile.SoundFile, "__init__", lambda file, *a: (opened.append(file), start(file, *a))[1])
+    file = AudioFile(tmp_path / "a")
+    samples = file.read()
+    assert len(opened) == (1 if count == 1 else 2 * count) and all(source.closed for source in opened)
+    assert numpy.array_equal(file.read(), samples)
 
 
 @pytest.mark.parametrize("options", [
@@ -151,7 +205,9 @@ def test_a_truncated_file_is_not_read_in_part(read, options):
     (encoded("caf")[:20] + b"free" + b"\x7f" * 8 + encoded("caf")[20:], "caf"),
     (encoded()[:36] + b"junk" + b"\xff" * 4 + encoded()[36:], "wav"),
     (b"ID3\3\0\0\0\0\0\0" + bytes(range(256)) * 40, "mp3"), (b"\xff\xfb\x90\x00" + bytes(9000), "bin"),
-], ids=["caf", "wav", "tag", "frame"])  # fmt: skip
+    (b"\0\0\0\x20ftypM4A " + bytes(999), "mp3"), (b"\xff\xf1\x50\x80\x02\x1f\xfc" + bytes(999), "mp3"),
+    (b"version https://git-lfs.github.com/spec/v1\n", "mp3"),
+], ids=["caf", "wav", "tag", "frame", "m4a", "aac", "pointer"])  # fmt: skip
 def test_sizes_beyond_the_end_and_a_single_frame_are_no_recordings(read, content, ending, capfd):
     refused(read, content, ending)
     assert capfd.readouterr() == ("", "")

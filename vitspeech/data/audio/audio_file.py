@@ -23,12 +23,13 @@ from typing import BinaryIO, NamedTuple
 import numpy
 from soundfile import LibsndfileError, SoundFile
 
-from vitspeech.data.audio.levels import CANCELED, SILENT, SILENT_PEAK, Levels, problem_of_floats
+from vitspeech.data.audio.levels import CANCELED, CANCELED_POWER, Levels, problem_of_floats
 
 MOST_SAMPLES = 2**29  # of all channels: 2 GiB of floats, nine hours at 16 kHz
 UNMARKED = "without a mark of the end (from a pipe or a live encoder?), so all that is there was read"
+OTHER_KIND = "joined of recordings of different kinds; divide it"
 UNRECOGNIZED, UNKNOWN_FRAMES = 1, 2**63 - 1  # libsndfile's SF_ERR_UNRECOGNISED_FORMAT and SF_COUNT_MAX
-UNKNOWN_BYTES = 0x7FFF0000  # a WAV written to a pipe states 0x7FFFF000 bytes or more
+UNKNOWN_BYTES = 0x7F000000  # SoX states 0x7F000008 bytes or more in what it writes to a pipe
 # libsndfile reads truncated files (of WAV, AIFF, AU, RF64, W64) without an error and reports it only in its log.
 STATED_BYTES = re.compile(r"^ *(?:data|SSND|Data Size|Riff size|riff) *: (\d+) \(should be (\d+)\)", re.MULTILINE)
 NO_END = re.compile(r"Last page lacks an end-of-stream bit|^ *Data Size *: -1$", re.MULTILINE)
@@ -66,6 +67,8 @@ class AudioFile:
         frames: Number of samples N; they are counted if the file does not state it.
         is_int16: Whether the samples are 16 bits of one channel.
         notes: What is odd about it, as far as it was read: `UNMARKED`, `SILENT`, `CANCELED`, `CLIPPED`.
+
+    A file of one part stays open until its last sample is read or this is deleted.
     """
 
     error: type[ValueError] = ValueError
@@ -75,14 +78,19 @@ class AudioFile:
         if path.suffix.lower() == ".raw":  # SoundFile asks for its sample rate
             self.refuse("samples without a header; convert them to WAV")
         self.parts, self.lengths, forms = find_parts(path), [], []
+        self.kept: SoundFile | None = None  # opened by now, to be read from its beginning
         for part in self.parts:
             if part.problem:
                 self.refuse(part.problem)
             with self.opened(part) as file:
                 self.lengths.append(self.length_of(file, part))
                 forms.append((file.samplerate, file.channels, file.subtype))
+                if len(self.parts) == 1 and not part.pieces and not part.is_open:
+                    self.kept = file
         self.rate_hz, self.channels, _ = forms[0]
         self.frames, self.is_int16 = sum(self.lengths), set(forms) == {(self.rate_hz, 1, "PCM_16")}
+        if not self.frames:
+            self.refuse("no samples")
         if others := [form for form in forms if form[:2] != forms[0][:2]]:
             names = [f"{rate_hz:,} Hz in {channels(count)}" for rate_hz, count, _ in (forms[0], others[0])]
             self.refuse(f"joined of recordings of {names[0]} and {names[1]}; divide it")
@@ -99,8 +107,10 @@ class AudioFile:
 
     def blocks(self, count: int, *, as_int16: bool = False) -> Iterator[numpy.ndarray]:
         """The samples in blocks of up to `count`, the mean of all channels: float32 (N,), or int16 as they are."""
-        levels, loudest = Levels(), 0.0  # of the mean, and of any channel
+        levels, power, power_of_mean = Levels(), 0.0, 0.0
         for part, length in zip(self.parts, self.lengths, strict=True):
+            if not length:
+                continue
             with self.opened(part) as file:
                 left = length
                 while left:
@@ -109,13 +119,15 @@ class AudioFile:
                         self.refuse(f"truncated: {length - left:,} of {length:,} samples are present")
                     left -= len(block)
                     if not as_int16:
-                        loudest = max(loudest, peak := float(abs(block).max()))
-                        if problem := problem_of_floats(peak):
+                        if problem := problem_of_floats(float(abs(block).max())):
                             self.refuse(problem)
-                        block = block.mean(1) if block.ndim == 2 else block
+                        if block.ndim == 2:
+                            power += float(numpy.vdot(block, block)) / block.shape[1]
+                            block = block.mean(1)
+                            power_of_mean += float(numpy.vdot(block, block))
                     levels.add(block)
                     yield block
-        is_canceled = levels.problem == SILENT and loudest * 32768 > SILENT_PEAK + 1
+        is_canceled = power_of_mean < CANCELED_POWER * power
         self.notes |= {CANCELED if is_canceled else levels.problem} - {""}
 
     def read(self, *, as_int16: bool = False) -> numpy.ndarray:
@@ -128,13 +140,19 @@ class AudioFile:
 
     @contextmanager
     def opened(self, part: Part) -> Iterator[SoundFile]:
-        """A part as libsndfile opens it, whose errors become those of this file."""
+        """A part as libsndfile opens it, whose errors become those of this file; it is closed unless it is `kept`."""
         name = self.path.absolute()  # libsndfile reads standard input for the name `-`
         name = os.fsencode(name) if os.name == "posix" else name  # a `str` must be UTF-8 for SoundFile
         try:
             with ExitStack() as stack:
-                source = Extract(stack.enter_context(self.path.open("rb")), part) if part.pieces else name
-                yield stack.enter_context(SequentialFile(source))
+                file, self.kept = self.kept, None
+                if file is None:
+                    source = Extract(stack.enter_context(self.path.open("rb")), part) if part.pieces else name
+                    file = SequentialFile(source)
+                stack.enter_context(file)
+                yield file
+                if self.kept:
+                    stack.pop_all()
         except LibsndfileError as error:
             what = "not a recording that can be read" if error.code == UNRECOGNIZED else "broken or truncated recording"
             self.refuse(f"{what} ({error.error_string.strip(' .')})")
@@ -147,8 +165,8 @@ class AudioFile:
             problem = f"truncated: {int(sizes[2]):,} of {int(sizes[1]):,} bytes are present"
         if length == UNKNOWN_FRAMES and not problem:
             part.is_open, length = True, sum(iter(lambda: len(file.read(BLOCK, "int16")), 0))
-        if problem or not length:
-            self.refuse(problem or "no samples")
+        if problem:
+            self.refuse(problem)
         if sizes or part.is_open or NO_END.search(log):
             self.notes.add(UNMARKED)
         return length
@@ -221,8 +239,10 @@ def find_parts(path: Path) -> list[Part]:
         elif form in FIRST_BYTES:
             parts = chained_parts(file, begin, size)
         else:
-            parts = mpeg_parts(file, begin, size, path.suffix.lower() == ".mp3")
-            if not parts and (begin or mpeg_frame(file, begin)):  # libsndfile would report its search on standard error
+            is_named = path.suffix.lower() == ".mp3"
+            parts = mpeg_parts(file, begin, size, is_named)
+            if not parts and (begin or is_named or mpeg_frame(file, begin)) and not FREE_FORMAT.match(form):
+                # libsndfile would report its search on standard error
                 parts = [Part(problem="not a recording that can be read (no frames of MPEG audio)")]
     return parts if parts and parts != [Part([(0, size)])] else [Part()]
 
@@ -247,6 +267,7 @@ FIRST_BYTES = {
     b"riff": re.compile(rb"riff\x2e\x91\xcf\x11"),  # W64
     b"caff": re.compile(rb"caff\x00\x01\x00\x00desc"),
 }
+NAME = re.compile(rb".?([ -~]{4}|TAG|ID3)", re.DOTALL)  # of a chunk, perhaps after a byte of padding, or of a tag
 
 
 def chained_parts(file: BinaryIO, begin: int, size: int) -> list[Part]:
@@ -259,15 +280,39 @@ def chained_parts(file: BinaryIO, begin: int, size: int) -> list[Part]:
         if position < size and FIRST_BYTES[form].match(read_at(file, position, 12)):
             starts.append(position)
     parts = [Part([(start, end)]) for start, end in zip(starts, [*starts[1:], size], strict=True)]
-    for part in parts if form in (b"RIFF", b"caff") else ():
-        mark_open(file, part)
+    for part in parts:
+        start, end = part.pieces[0]
+        if others_follow(file, form, start, end):
+            part.problem = OTHER_KIND
+        elif form in (b"RIFF", b"RF64", b"caff", b".snd"):
+            mark_open(file, part)
+        elif form == b"fLaC" and read_at(file, max(end - 128, start), 3) == b"TAG":  # ID3v1, which libsndfile decodes
+            part.pieces = [(start, end - 128)]
     return parts
+
+
+def others_follow(file: BinaryIO, form: bytes, start: int, end: int) -> bool:
+    """Whether recordings of other kinds follow a part. FLAC does not state its end: it is searched for Ogg and WAV."""
+    head = read_at(file, start, 12)
+    if form == b"fLaC":
+        first, is_last = start + 4, False  # after its metadata, which may have the header of a WAV
+        while not is_last and first < end:
+            block = read_at(file, first, 4).ljust(4, b"\0")
+            first, is_last = first + 4 + int.from_bytes(block[1:]), block[0] > 127
+        places = (find(file, kind, first, end) for kind in (b"OggS\0", b"RIFF"))
+    elif form in (b"RIFF", b"FORM"):
+        places = (start + 8 + int.from_bytes(head[4:8], "little" if form == b"RIFF" else "big"),)
+    elif form == b".snd":
+        places = (start + int.from_bytes(head[4:8]) + int.from_bytes(head[8:]),)
+    else:
+        places = ()
+    return any(start + 12 < place < end and is_recording(file, place) for place in places)
 
 
 def find(file: BinaryIO, pattern: bytes, position: int, size: int) -> int:
     """The next place of some bytes; the end if there is none."""
-    while position < size:
-        block = read_at(file, position, BLOCK)
+    while position + len(pattern) <= size:
+        block = read_at(file, position, min(BLOCK, size - position))
         if (index := block.find(pattern)) >= 0:
             return position + index
         position += max(len(block) - len(pattern) + 1, 1)
@@ -275,9 +320,19 @@ def find(file: BinaryIO, pattern: bytes, position: int, size: int) -> int:
 
 
 def mark_open(file: BinaryIO, part: Part) -> None:
-    """Note whether a WAV or CAF states no size of its samples, and have libsndfile read all that follow."""
+    """Note whether the header states no size of its samples, or too little, and have libsndfile read all that follow.
+
+    A part is a WAV, RF64, CAF or AU. The header of a recorder that crashed states too little.
+    """
     start, end = part.pieces[0]
-    is_caf = read_at(file, start, 4) == b"caff"
+    form = read_at(file, start, 4)
+    if form == b".snd":
+        head = read_at(file, start, 12)
+        first, length = start + int.from_bytes(head[4:8]), int.from_bytes(head[8:])
+        if first < end and (not length or samples_follow(file, first + length, end)):
+            part.pieces, part.is_open = [(start, start + 8), b"\xff" * 4, (start + 12, end)], True
+        return
+    is_caf = form == b"caff"
     place, digits, order = start + (8 if is_caf else 12), 8 if is_caf else 4, "big" if is_caf else "little"
     for _ in range(MOST_CHUNKS):
         head = read_at(file, place, 4 + digits)
@@ -285,17 +340,41 @@ def mark_open(file: BinaryIO, part: Part) -> None:
         if head[:4] == b"data" or place + length >= end:
             break
         place += 4 + digits + length + (length % 2 and not is_caf)
-    stated = start + 8 + int.from_bytes(read_at(file, start + 4, 4), "little")
-    if is_caf and head == b"data" + b"\xff" * 8:
-        first = place + 12
+    first, stated = place + 4 + digits, start + 8 + int.from_bytes(read_at(file, start + 4, 4), "little")
+    if head[:4] != b"data":
+        return
+    if is_caf and length == 2**64 - 1:
         part.pieces, part.is_open = [(start, place + 4), (end - first).to_bytes(8), (first, end)], True
-    elif head == b"data" + bytes(4) and stated != end:  # libsndfile does so if the file states 8 bytes in all
-        part.pieces, part.is_open = [b"RIFF" + bytes([8, 0, 0, 0]), (start + 8, end)], True
+    elif form == b"RF64" and read_at(file, start + 12, 4) == b"ds64" and read_at(file, start + 28, 8) == bytes(8):
+        sizes = (end - start - 8).to_bytes(8, "little") + (end - first).to_bytes(8, "little")
+        part.pieces, part.is_open = [(start, start + 20), sizes, (start + 36, end)], first < end
+    elif form == b"RIFF" and ((not length and stated != end) or samples_follow(file, first + length, end)):
+        # libsndfile reads all if the file states 8 bytes in all
+        riff = b"RIFF" + bytes([8, 0, 0, 0])
+        part.pieces, part.is_open = [riff, (start + 8, place + 4), bytes(4), (first, end)], True
+
+
+def samples_follow(file: BinaryIO, place: int, end: int) -> bool:
+    """Whether what follows the samples that a header states is neither zeros nor a chunk or tag, by its name."""
+    return end - place > 8 and not NAME.match(read_at(file, place, 5)) and any(read_at(file, place, BLOCK))
+
+
+def is_recording(file: BinaryIO, place: int) -> bool:
+    """Whether a recording of any kind begins at a place, perhaps with tags."""
+    frame = mpeg_frame(file, place := after_tags(file, place))
+    after = frame and mpeg_frame(file, place + frame.size)
+    return is_container(file, place) or (after is not None and after.form == frame.form)
+
+
+def is_container(file: BinaryIO, place: int) -> bool:
+    """Whether a recording begins at a place, but for MPEG audio."""
+    head = read_at(file, after_tags(file, place), 12)
+    return head[:5] == b"OggS\0" or (head[:4] in FIRST_BYTES and bool(FIRST_BYTES[head[:4]].match(head)))
 
 
 def ogg_parts(file: BinaryIO, place: int, size: int) -> list[Part]:
     """The parts of an Ogg file, each of which begins with the first pages of its streams."""
-    parts, was_first = [], False
+    parts, was_first, with_samples = [], False, set()
     while (place := find(file, b"OggS\0", place, size)) < size:
         head = read_at(file, place, 27).ljust(27, b"\0")
         segments = file.read(head[26])
@@ -303,11 +382,16 @@ def ogg_parts(file: BinaryIO, place: int, size: int) -> list[Part]:
         if not parts or (is_first and not was_first):
             parts.append(Part([(place, place)]))
         next_place = find(file, b"OggS\0", place + 27, min(end, size)) if read_at(file, end, 5) != b"OggS\0" else end
+        if head[6:14] not in (bytes(8), b"\xff" * 8):  # the number of samples so far; libsndfile refuses an empty Opus
+            with_samples.add(len(parts) - 1)
         if end > size or next_place < end:
             parts[-1].problem = "truncated: a page is cut"
         parts[-1].pieces = [(parts[-1].pieces[0][0], min(end, next_place, size))]
         place, was_first = min(end, next_place), is_first
-    return parts
+    if parts and is_recording(file, parts[-1].pieces[0][1]):
+        parts[-1].problem = parts[-1].problem or OTHER_KIND
+    kept = [part for index, part in enumerate(parts) if part.problem or index in with_samples]
+    return kept or [Part(problem="no samples")]
 
 
 # Of MPEG audio (ISO 11172-3 and 13818-3): sample rates of MPEG-1, of which MPEG-2 and 2.5 have halves and quarters, and
@@ -322,6 +406,7 @@ KBPS = {
     (False, 2): LOW_KBPS,
     (False, 3): LOW_KBPS,
 }
+FREE_FORMAT = re.compile(rb"\xff[\xe2-\xe7\xf2-\xf7\xfa-\xff][\x00-\x0f]")  # no bit rate; left to libsndfile
 SYNC = re.compile(rb"\xff[\xe2-\xff][\x10-\xef]")
 # What a first frame may have in place of samples: flags and the number of frames, or (VBRI) the number alone.
 TAG = re.compile(
@@ -424,6 +509,8 @@ def mpeg_parts(file: BinaryIO, begin: int, size: int, is_named: bool) -> list[Pa
             runs[-1].stated = int.from_bytes(tag["vbri"] or (tag["flags"][0] & 1) * tag["frames"], "big")
             if tag["flags"] and tag["flags"][0] & 1:  # it has the number of frames
                 runs[-1].tag = without_bytes(read_at(file, frame.place, frame.size), tag)
+    if any(is_container(file, end) for run in runs for _, end in run.pieces):
+        return [Part(problem=OTHER_KIND)]
     return [run.part(size) for run in runs if run.count]
 
 

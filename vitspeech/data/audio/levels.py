@@ -15,7 +15,8 @@ SILENT_PEAK = 16  # of int16: -66 dBFS
 CLIPPED_SAMPLES, CLIPPED_FRACTION = 8, 0.001
 # What is odd about recordings that are read nevertheless.
 SILENT, CLIPPED = "silent (nothing above -66 dBFS)", "clipped (many samples at full scale)"
-CANCELED = "silent because channels cancel each other; keep one channel"
+CANCELED = "nearly silent because channels cancel each other; keep one channel"
+CANCELED_POWER = 0.001  # of the mean of canceled channels, by that of the channels: -30 dB
 
 
 def problem_of_floats(peak: float) -> str:
