@@ -87,6 +87,14 @@ def test_without_network_the_last_download_is_used(hub):
     assert time.monotonic() - start < 5  # each asks once
 
 
+def test_a_refusal_of_the_hub_does_not_keep_a_downloaded_model_from_loading(hub):
+    folder = fetch(NAME)
+    del hub.commits["someone/words"]  # as without a login that the hub now wants
+    assert fetch(NAME) == folder
+    with pytest.raises(InputError, match="no such repository, or a private one"):
+        fetch(f"{NAME}@v1")
+
+
 def test_what_is_not_there_is_named(hub):
     with pytest.raises(InputError, match=r"^hf-hub:someone/else: no such repository, or a private one"):
         vitspeech.load("hf-hub:someone/else")

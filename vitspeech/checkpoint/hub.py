@@ -33,7 +33,8 @@ def on_hub(name: str | Path) -> bool:
 def fetch(name: str | Path) -> Path:
     """The folder of a released model on the hub, downloaded unless this commit has been before.
 
-    Without a network, or with HF_HUB_OFFLINE=1, the commit that the revision was at the last download is used.
+    Without a network, with HF_HUB_OFFLINE=1, or if the hub refuses, such as after too many requests or without a login,
+    the commit that the revision was at the last download is used.
 
     The name is `hf-hub:user/name`, or with `@revision`: a branch, a tag or a commit; without one, `main`.
 
@@ -46,8 +47,15 @@ def fetch(name: str | Path) -> Path:
     repository, revision = match["repository"], match["revision"]
     with one_line_errors(name):
         # The card alone tells a released model from any other repository, before gigabytes are downloaded.
-        given = {"library_name": "vitspeech", "local_files_only": not answers(repository, revision)}
-        card = Path(hub.hf_hub_download(repository, CARD, revision=revision, **given))
+        try:
+            is_reached, refusal = answers(repository, revision), None
+        except hub.errors.HfHubHTTPError as error:
+            is_reached, refusal = False, error
+        given = {"library_name": "vitspeech", "local_files_only": not is_reached}
+        try:
+            card = Path(hub.hf_hub_download(repository, CARD, revision=revision, **given))
+        except hub.errors.LocalEntryNotFoundError as error:
+            raise (refusal or error) from None
         content = read_json(card)
         if not isinstance(content, dict) or "config_sha256" not in content:
             raise InputError(f"{name}: not a released model of vitspeech: its {CARD} has no checksums")
