@@ -205,11 +205,17 @@ def check_links(folder: str | Path, names: Iterable[str | Path] | None = None) -
         names: Files and folders in it, as paths, that are checked with all that is in them; `None` checks everything.
     """
     root = Path(os.path.realpath(folder))
+
+    def leads_out(path: Path) -> bool:
+        return not Path(os.path.realpath(path)).is_relative_to(root)
+
     for name in os.listdir(root) if names is None else names:
         for path in chain([root / name], (root / name).rglob("*")):
-            if not Path(os.path.realpath(path)).is_relative_to(root):
+            if leads_out(path):
+                above = [parent for parent in path.parents if parent.is_relative_to(root)]
+                link = next(filter(leads_out, [*reversed(above), path]))
                 raise InputError(
-                    f"{Path(folder) / path.relative_to(root)}: a link to a file outside of the folder; put a copy of "
+                    f"{Path(folder) / link.relative_to(root)}: a link to a file outside of the folder; put a copy of "
                     "the file in its place"
                 )
 

@@ -79,6 +79,15 @@ def test_nothing_is_written_through_a_link_of_a_sweep_from_elsewhere(folder, tmp
     assert not own.exists()
 
 
+def test_only_what_the_table_reads_of_a_run_may_not_be_on_another_disk(folder, tmp_path_factory):
+    disk, run = tmp_path_factory.mktemp("disk"), folder / "full/seed-0"
+    (run / "logs").symlink_to(disk)
+    assert "| full | 3 |" in "\n".join(tabulate(folder))
+    (run / "metrics.csv").symlink_to(disk / "metrics.csv")
+    with pytest.raises(InputError, match=r"metrics\.csv: a link to a file outside"):
+        tabulate(folder)
+
+
 def test_every_run_has_a_row_with_every_metric(folder):
     write_run(folder / "full/seed-3")
     variations = [("model.network.left", ["4"])]

@@ -13,6 +13,7 @@ from tiny import TINY, TINY_SPEECH
 
 from vitspeech.checkpoint.hub import push
 from vitspeech.errors import InputError
+from vitspeech.files import check_links
 from vitspeech.training.run_folder import NAMES, check_free, check_run_links, discard, start
 from vitspeech.training.train import train
 
@@ -111,6 +112,13 @@ def test_the_last_checkpoint_may_be_on_another_disk(tmp_path):
     (tmp_path / "run/last.ckpt").symlink_to(tmp_path / ".bash_profile")  # would be created
     with pytest.raises(InputError, match=r"last\.ckpt: a link to a file outside"):
         check_run_links(tmp_path / "run")
+
+
+def test_the_link_that_leads_out_is_named_and_not_what_is_behind_it(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/logs").symlink_to(tmp_path)
+    with pytest.raises(InputError, match=r"run/logs: a link"):
+        check_links(tmp_path / "run", ["logs/1/log"])
 
 
 @pytest.mark.parametrize("name", ["errors.txt", "model", "model/mine.jsonl", "config.yaml"])

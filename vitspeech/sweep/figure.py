@@ -14,12 +14,11 @@ from numpy import ndarray
 
 from vitspeech.files import read_text
 from vitspeech.plots.style import BLUE, GRAY, plain, series_styles
-from vitspeech.sweep.results import Row, Summary, is_score, label, main_metric
+from vitspeech.sweep.results import LENGTHS, Row, Summary, is_score, label, main_metric
 
 DPI = 130
 WIDE_RANGE = 8  # a numeric key whose values span this factor gets a logarithmic axis
 TICKS = [digit * power for power in (0.1, 1, 10, 100) for digit in (1, 2, 3, 5, 7)]  # percent
-LENGTHS = "lengths.csv"  # of a run
 BY_LENGTH = "sequence_accuracy"  # of runs on sequence tasks; recognizers have a table of this name with other columns
 Varied = Mapping[str, Mapping[str, str]]
 Curve = Sequence[ndarray]  # horizontal and vertical values of one seed

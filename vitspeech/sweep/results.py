@@ -11,14 +11,15 @@ from vitspeech.checkpoint.model import CARD, read_mapping
 from vitspeech.checkpoint.models_table import NAMES
 from vitspeech.checkpoint.multi_seed import test_sum
 from vitspeech.errors import InputError
-from vitspeech.files import read_json, read_text
+from vitspeech.files import check_links, read_json, read_text
 from vitspeech.metrics.intervals import mean_interval
 from vitspeech.training.checkpoints import METRICS, read_metrics
-from vitspeech.training.run_folder import check_run_links, is_finished
+from vitspeech.training.run_folder import is_finished
 
 FINISHED, UNFINISHED, NEW = "finished", "unfinished", "not started"
 SEED_FOLDER = re.compile(r"seed-(0|[1-9]\d*)")
 VALIDATION = {"val_accuracy": "validation accuracy", "val_error_rate": "validation error rate"}
+LENGTHS = "lengths.csv"  # of a run of a sequence task
 MOST_BYTES = 2**28  # of a log or a record, which grow with the steps and the epochs of all runs
 SCORES = re.compile(r"(^|_)(accuracy|error_rate)$")
 
@@ -61,7 +62,7 @@ def state(run: Path) -> str:
 
 def read_result(run: Path) -> Result:
     """The result of a finished run from its card and its `metrics.csv`."""
-    check_run_links(run)
+    check_links(run, [f"model/{CARD}", METRICS, LENGTHS])
     card = read_mapping(run / "model" / CARD, ("metrics", "parameters", "minutes"))
     metrics = dict(numbers(card["metrics"])) if isinstance(card["metrics"], dict) else {}
     if not metrics:
