@@ -112,7 +112,7 @@ VALUES = {
     "--trainer.fast_dev_run=true": "fast_dev_run would leave a run that looks finished",
     "--trainer.limit_val_batches=0": "no epoch would be validated",
     "--trainer.check_val_every_n_epoch=3": "no epoch would be validated",
-    "--trainer.limit_test_batches=1": "the test set is measured as a whole",
+    "--trainer.limit_test_batches=0.5": "the test set is measured as a whole",
     "--model.network.init_args.width=-4": "negative dimension -4",
     "--model.network.encoder.heads=5": "heads=5 does not divide width=16",
     "--model.network.init_args.image=64": "image=64, but the images of the data have 32 pixels",
@@ -143,6 +143,11 @@ VALUES = {
 @pytest.mark.parametrize("options", VALUES)
 def test_values_that_do_not_fit_are_refused_before_there_is_a_run(options, refused):
     assert VALUES[options] in refused(*options.split())
+
+
+def test_the_defaults_of_limits_may_be_spelled_out():
+    limits = [f"--trainer.limit_{name}_batches=1.0" for name in ("test", "predict")]
+    assert TrainingCLI([*TINY, *limits]).trainer.limit_test_batches == 1
 
 
 def test_a_callback_of_an_unknown_metric_is_told_in_one_line_and_leaves_no_run(command, tmp_path):
