@@ -66,6 +66,7 @@ def test_the_table_of_a_folder_is_written_anew(command, tmp_path):
     [
         (["--table", "nowhere"], "--table nowhere: is not a folder"),
         (["--table", ".", "shapes/vit"], "--table FOLDER takes no configs and no other options"),
+        (["--table", ".", "--trust", "mine"], "--table FOLDER takes no configs and no other options"),
         (["shapes/vitt", "-o", "out"], "did you mean shapes/vit"),
         (["shapes/vit", "-o", "out", "--seeds", 0, 0], "--seeds 0 0: name different seeds"),
         (["shapes/vit", "-o", "out", "--vary", "depth"], "--vary depth: write it as KEY=A,B,C"),

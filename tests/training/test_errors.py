@@ -134,6 +134,7 @@ VALUES = {
     "--trainer.max_time=00:01:00:00": "trainer.max_time would end training before the learning rate",
     "--trainer.precision=bf16-true": "inputs are in fp32; known: auto, 32-true",
     "--trust=-m": "not the name of a module",
+    "--init_from_least=0.5": "--init_from_least: is for --init_from",
     "--trainer=secret": "--trainer: has keys",
     "--trust": "--trust: expected at least one argument",
     "--run=bad-\udcff": "not UTF-8; name another folder",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import vitspeech
 from vitspeech import command_line
-from vitspeech.errors import check_number
+from vitspeech.errors import InputError, check_number
 
 EXPORT = """Write a model as an ONNX graph, with a runner that needs numpy and ONNX Runtime alone.
 
@@ -46,6 +46,8 @@ def export(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.offline and options.stream:
         parser.error("give either --offline or --stream")
+    if options.data and not options.int8:
+        raise InputError("--data: is for --int8")
 
     from vitspeech.export.folder import check_new, export
 
@@ -77,12 +79,15 @@ def demo(arguments: Sequence[str] | None = None) -> None:
     parser = command_line.parser("demo", DEMO)
     add = parser.add_argument
     add("models", nargs="+", metavar="MODEL", help="folder of a released model, a finished run or an exported model")
-    add("--port", type=int, default=PORT, help=f"port on 127.0.0.1 (default {PORT}; 0 chooses a free one)")
+    add("--port", type=int, help=f"port on 127.0.0.1 (default {PORT}; 0 chooses a free one)")
     add("--out", type=Path, metavar="FOLDER", help="write the page into a new folder, and do not serve it")
     add("--runtime", metavar="PATH", help="folder with onnxruntime-web's files, or the archive of `npm pack`")
     add("--data", metavar="ROOT", help="folder of CIFAR-10, for examples of its labels (default: VITSPEECH_DATA)")
     options = parser.parse_args(arguments)
-    check_number("--port", options.port, 0, 65535)
+    if options.out is not None and options.port is not None:
+        raise InputError("--port: nothing is served with --out")
+    port = PORT if options.port is None else options.port
+    check_number("--port", port, 0, 65535)
 
     from vitspeech.export.demo import server, web_runtime, write_demo
     from vitspeech.export.folder import check_new
@@ -94,7 +99,7 @@ def demo(arguments: Sequence[str] | None = None) -> None:
         write_demo(options.models, options.out, web_runtime(options.runtime), load, options.data)
         print(f"{options.out}: put it on any web host; a microphone needs https or 127.0.0.1")
         return
-    with tempfile.TemporaryDirectory() as temporary, server(Path(temporary) / "page", options.port) as serving:
+    with tempfile.TemporaryDirectory() as temporary, server(Path(temporary) / "page", port) as serving:
         print("exporting …", flush=True)
         write_demo(options.models, Path(temporary) / "page", web_runtime(options.runtime), load, options.data)
         print(f"http://127.0.0.1:{serving.server_port}/ (Ctrl-C ends it)", flush=True)

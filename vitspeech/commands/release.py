@@ -77,6 +77,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.data and not options.half:
         raise InputError("--data: is for --half")
+    if options.private and not options.push:
+        raise InputError("--private: is for --push")
     if options.half and options.folder is None:
         raise InputError("--half: name the folder of a run, and that of the released model, too")
     if options.folder is not None and Path.cwd().is_relative_to(os.path.realpath(options.folder)):  # to be replaced

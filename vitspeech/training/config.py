@@ -153,6 +153,8 @@ def read_arguments(arguments: Sequence[str]) -> Arguments:
         for key in read_config(file).keys() - {*KEYS}:  # the parser overlooks one without a value
             raise InputError(f"{file}: unknown key {key!r}{did_you_mean(str(key), KEYS)}")
     source = given.init_from or named_source(config_files(parsed))
+    if not source and any(argument.partition("=")[0] == "--init_from_least" for argument in rest):
+        raise InputError("--init_from_least: is for --init_from")
     if resume is not None and source != (started := named_source([resumed_config(resume)])):
         raise InputError(f"init_from={source}: {resume} started from {started or 'random weights'}; leave it out")
     return Arguments([*parsed, *([f"--init_from={source}"] if source else [])], configs, run, resume, trust)
