@@ -403,3 +403,8 @@ def test_the_command_refuses_in_one_line_and_advises_to_install_nothing_that_the
     result = run(bare, "-c", f"import sys; sys.path.insert(0, {str(folder)!r}); import run, model_folder; "
                  "model_folder.run_command(lambda: __import__('keywords'))")  # fmt: skip
     assert result.returncode == 1 and "pip install" not in result.stderr
+
+
+def test_clips_shorter_than_one_token_are_refused():
+    with pytest.raises(ValueError, match="clip_samples"):
+        stream.decoder_of(about_of("spotter") | {"clip_samples": 1359})

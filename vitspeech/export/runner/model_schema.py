@@ -93,7 +93,7 @@ IMAGES = {
     "resampling": text(),
     "attention": attention("heads"),
 }
-CLIPS = {"sample_rate_hz": RATE_HZ, "samples": SAMPLES, "length": {"enum": ["any", "fixed"]}}
+CLIPS = {"sample_rate_hz": RATE_HZ, "samples": number(1, 2**20, "integer"), "length": {"enum": ["any", "fixed"]}}
 STREAM = {
     "sample_rate_hz": RATE_HZ,
     "hop_samples": SAMPLES,

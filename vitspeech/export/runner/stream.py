@@ -121,6 +121,8 @@ def decoder_of(about: dict):
         return UnitDecoder(about["labels"], **times, **least)
     from vitspeech.decoding.keywords import KeywordDecoder, SpottingSettings
 
+    if about["clip_samples"] < about["window_samples"]:
+        raise ValueError("model.json: clip_samples is less than window_samples, those of one token")
     clip_tokens = 1 + (about["clip_samples"] - about["window_samples"]) // about["hop_samples"]
     settings, latency_s = SpottingSettings(**about["spotting"]), about["delay_ms"] / 1000
     return KeywordDecoder(about["labels"], settings, **times, latency_s=latency_s, clip_tokens=clip_tokens)
