@@ -196,5 +196,5 @@ def test_an_untrained_network_takes_its_sample_at_the_size_of_the_report():
 
 
 def test_a_second_size_that_a_network_refuses_when_it_runs_is_named():
-    (result,) = compare([subject("timm:visformer_tiny", size=32)], raw(32), Plan(2, 2, (1.0, 65 / 32)))
+    (result,) = compare([subject("timm:visformer_tiny", size=32)], raw(32), Plan(2, 2, (1.0, 65 / 32), ["stem"]))
     assert "pictures of 65 px, untrained" in result.missing and len(result.states) == 1

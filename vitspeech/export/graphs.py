@@ -79,6 +79,8 @@ def session(graph: bytes) -> Any:
 def to_onnx(graph: Graph) -> "onnx.ModelProto":  # noqa: F821
     """Export a module, without a trace of the machine that does it."""
     module, inputs = graph.module, tuple(graph.inputs.values())
+    if torch.__version__ < (2, 11):  # earlier ones write graphs that ONNX Runtime refuses, or of one length
+        raise InputError(f"an export needs torch 2.11 or later; this is {torch.__version__}")
     try:
         import onnx
         import onnxruntime  # noqa: F401  (runs the graph)

@@ -66,8 +66,9 @@ class WithAttention(nn.Module):
                 layer.attn_drop.register_forward_hook(lambda dropout, args, weights: self.weights.append(weights))
 
     def forward(self, pixels: Tensor) -> tuple[Tensor, ...]:
-        self.weights = []
-        return self.classifier(pixels), *self.weights
+        labels = self.classifier(pixels)
+        weights, self.weights = self.weights, []  # torch.export accepts no tensor that stays in a module
+        return labels, *weights
 
     def attend(self, layer: MultiHeadAttention, args: tuple, kwargs: dict[str, Any], output: Tensor) -> Tensor:
         """The output of one of our layers; its weights are noted."""

@@ -192,9 +192,9 @@ class LayerProbe:
                     gradient = torch.autograd.grad(projection, source, retain_graph=True, materialize_grads=True)[0]
                     energy = origin.grid(gradient).square().sum(1).cpu()
                     canvas[place] += energy
-                    total += float(energy.sum())
+                    total += float(energy.detach().sum())
                     inside(energy, field).zero_()
-                    outside += float(energy.sum())
+                    outside += float(energy.detach().sum())
         if cut and not canvas.any():
             return None  # some networks multiply their branches by zero before training
         if not canvas.any():
