@@ -50,7 +50,8 @@ def test_without_a_terminal_there_is_one_line_per_epoch(capsys):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_in_a_terminal_a_bar_shows_the_time_remaining_of_the_run(capsys):
+def test_in_a_terminal_a_bar_shows_the_time_remaining_of_the_run(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
     train(Progress(lines=False), max_epochs=2)
     output = capsys.readouterr().out
     assert "epoch 2 of 2: 100%" in output and "train_loss_epoch=0.250" in output
