@@ -107,7 +107,7 @@ VALUES = {
     "--model.optimizer.init_args.lr=-1": "Invalid learning rate: -1.0",
     "--model.optimizer.init_args.lr=.nan": "model.init_args.optimizer.init_args.lr: nan is not a finite number",
     "--trainer.gradient_clip_val=.inf": "trainer.gradient_clip_val: inf is not a finite number",
-    "--trainer.gradient_clip_val=-1": "trainer.gradient_clip_val=-1",
+    "--trainer.gradient_clip_val=-1.5": "trainer.gradient_clip_val=-1.5 is not a number from 0",
     "--trainer.accumulate_grad_batches=0": "trainer.accumulate_grad_batches=0 is not a number from 1",
     "--trainer.fast_dev_run=true": "fast_dev_run would leave a run that looks finished",
     "--trainer.limit_val_batches=0": "no epoch would be validated",

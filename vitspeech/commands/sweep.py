@@ -57,15 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     own, overrides = split_options(sys.argv[2:] if arguments is None else arguments, OPTIONS)
     options = parser.parse_args(own)
     if options.table is not None:
-        if (
-            options.configs
-            or overrides
-            or options.vary
-            or options.output
-            or options.seeds
-            or options.dry_run
-            or options.trust
-        ):
+        others = ("configs", "vary", "output", "seeds", "dry_run", "trust")
+        if overrides or any(getattr(options, name) for name in others):
             raise InputError("--table FOLDER takes no configs and no other options")
         if not options.table.is_dir():
             raise InputError(f"--table {options.table}: is not a folder")

@@ -191,14 +191,9 @@ class KeywordDecoder:
         runs = [[word, run.first, run.last, run.probability] for word, run in self.runs.items()]
         kept = min(self.count, self.clip + self.pause)
         newest = {"logits": self.logits[len(self.logits) - kept :], "is_free": self.is_free[len(self.is_free) - kept :]}
-        names = ("count", "posteriors", "last_end_s")
-        return (
-            {name: numpy.array(getattr(self, name)) for name in names}
-            | newest
-            | {
-                "runs": numpy.array(runs, dtype=float).reshape(-1, 4)  # None, of a run that is no candidate, is NaN
-            }
-        )
+        others = {name: numpy.array(getattr(self, name)) for name in ("count", "posteriors", "last_end_s")}
+        # None, of a run that is no candidate, becomes NaN.
+        return others | newest | {"runs": numpy.array(runs, dtype=float).reshape(-1, 4)}
 
     def restore(self, state: Mapping[str, numpy.ndarray]) -> None:
         """Go on from what `state` returned; a KeyError, TypeError or ValueError tells that it is something else."""

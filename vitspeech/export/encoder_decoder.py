@@ -106,7 +106,7 @@ def encoder_decoder_spec(model: Model) -> ExportSpec:
     of_speech = "sample_rate_hz" in model.preprocessing
     source, step = SourceGraph(network).eval(), StepGraph(network).eval()
     has_ctc, first = network.ctc_head is not None, next(inputs_of(model))
-    with torch.inference_mode():
+    with torch.no_grad():
         *_, keys, cache = (part.clone() for part in source(first))
     named = "samples" if of_speech else "symbols"
     outputs = [*["ctc_log_probs"] * has_ctc, "source", "cache"]

@@ -138,7 +138,7 @@ def check_shortest(path: str | Path, duration_s: float) -> None:
 def check_audio(path: Path) -> float:
     """Refuse a file whose header is not that of a clip that can be read; its duration in seconds.
 
-    It is not decoded. The duration is that of the samples of `read_clip`.
+    It is decoded only if it does not state its length. The duration is that of the samples of `read_clip`.
     """
     file = InputAudio(path, LONGEST_S)
     duration_s = resampled_length(file.frames, file.rate_hz) / SAMPLE_RATE_HZ
@@ -184,10 +184,8 @@ def readable_clips(
     broken: float = 0.0,
 ) -> tuple[Tensor, list[int]]:
     """As `read_clips`, but a share of the files may be broken: the clips of the others, and the places of these."""
-    clips, notes = (
-        numpy.empty((len(files), length), numpy.int16),
-        Notes(),
-    )  # NumPy uses huge pages, torch.empty does not
+    clips = numpy.empty((len(files), length), numpy.int16)  # NumPy uses huge pages, torch.empty does not
+    notes = Notes()
 
     def read(place: int) -> None:
         clips[place] = fit_length(read_clip(files[place], sample_rate_hz, notes), length).numpy()

@@ -101,11 +101,9 @@ def problem(error: Exception, source: Path | BytesIO) -> str:
         return "not a picture that can be read (BMP, GIF, JPEG, PNG, PPM, TIFF or WebP)"
     if isinstance(error, Image.DecompressionBombError):
         return "too many pixels to decode; scale it down"
-    return (
-        "too large for the memory"
-        if isinstance(error, MemoryError)
-        else f"broken or truncated picture ({error}); copy it again"
-    )
+    if isinstance(error, MemoryError):
+        return "too large for the memory"
+    return f"broken or truncated picture ({error}); copy it again"
 
 
 def upright(pixels: Image.Image, picture: Image.Image) -> Image.Image:
