@@ -116,6 +116,17 @@ def pink_noise(samples: int) -> Tensor:
     return (pink / pink.abs().max() * 32767).round().to(torch.int16)
 
 
+def mixed_noise(samples: int, sample_rate_hz: int) -> Tensor:
+    """Stretches of two seconds, by turns of `synthesize`, without babble, and of `household`: int16 (A,)."""
+    length = 2 * sample_rate_hz
+    count = -(-samples // (2 * length))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(20_261_129)
+        hiss = synthesize(count, torch.zeros(1, length), sample_rate_hz)
+        sounds = torch.stack((hiss, household(count, length, sample_rate_hz)), 1).reshape(-1)[:samples]
+    return (sounds * 3276.8).round().clamp(-32768, 32767).to(torch.int16)
+
+
 COURSE_HZ = 500  # points per second of pitch and loudness, which are interpolated
 TAIL_S = 0.5  # of a hit
 BLOCK = 128  # samples

@@ -28,6 +28,8 @@ class SequenceAugment:
             `WordSequences` when it composes utterances, `TranscribedAudio` when it adds noise.
         noise_prob: Probability that a training utterance gets noise. The others stay clean: a network that hears noise
             in every utterance does not recognize clean recordings.
+        synthetic: Whether recorded utterances get synthesized noise of many kinds and household sounds (`clips.noise`)
+            in place of pink noise.
         speed: Largest relative change of speed, faster or slower; the pitch changes with it.
         gain_db: Largest change of loudness, in either direction, in decibels.
         join_prob: Probability that the utterances of a batch are joined in pairs to half as many of twice the length,
@@ -44,6 +46,7 @@ class SequenceAugment:
 
     snr_db: tuple[float, float] = (0.0, 30.0)
     noise_prob: float = 0.8
+    synthetic: bool = False
     speed: float = 0.15
     gain_db: float = 6.0
     join_prob: float = 0.0

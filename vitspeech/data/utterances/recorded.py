@@ -23,7 +23,7 @@ from vitspeech.data.audio.reading import (
     read_clip,
 )
 from vitspeech.data.batches import Batches, DurationBatches
-from vitspeech.data.clips.noise import pink_noise
+from vitspeech.data.clips.noise import mixed_noise, pink_noise
 from vitspeech.data.labeled_files import check_files, known_speakers
 from vitspeech.data.module import FILES, TEST
 from vitspeech.data.storage.rows import readable, readable_files
@@ -197,8 +197,9 @@ class RecordedData(UtteranceData):
 
     @cached_property
     def noise(self) -> Tensor:
-        """A minute of pink noise, int16 (A,), generated when training first needs it."""
-        return pink_noise(round(LONGEST_S * SAMPLE_RATE_HZ / 10))
+        """A minute of pink noise, or ten of many kinds, int16 (A,), generated when training first needs it."""
+        samples = round(LONGEST_S * SAMPLE_RATE_HZ)
+        return mixed_noise(10 * samples, SAMPLE_RATE_HZ) if self.augment.synthetic else pink_noise(samples // 10)
 
     def read(self, split: str) -> RecordedUtterances:
         recordings, sounds, seconds = self.splits[split], None, ()
