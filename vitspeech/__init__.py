@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from vitspeech.evaluation import Report as Report
     from vitspeech.frontends import (
         SpecAugment as SpecAugment,
+        SpeechEmbedding as SpeechEmbedding,
         SpeechFrontend as SpeechFrontend,
         TextTokens as TextTokens,
     )
@@ -106,7 +107,7 @@ _NAMES_IN_MODULE = {
     "encoders": "RecurrentDecoder RecurrentEncoder WindowMLP",
     "errors": "InputError",
     "evaluation": "Report",
-    "frontends": "SpecAugment SpeechFrontend TextTokens",
+    "frontends": "SpecAugment SpeechEmbedding SpeechFrontend TextTokens",
     "inference.label_stream": "LabelStream",
     "inference.predict": "predict",
     "inference.stream": "stream",

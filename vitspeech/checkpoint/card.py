@@ -125,6 +125,14 @@ class Split(TypedDict):
     sha256: Sum
 
 
+class Source(TypedDict):
+    """The file of an installed package whose weights a network reads and does not save."""
+
+    package: str
+    file: str
+    sha256: Sum
+
+
 class Card(TypedDict, total=False):
     """The entries of a card that are read anywhere. All but the sums may be missing; others are ignored."""
 
@@ -138,6 +146,7 @@ class Card(TypedDict, total=False):
     hardware: str
     precision: str
     starts_from: str
+    weights_from: list[Source]
     teachers: list[str]
     data: Annotated[dict, If(is_class, "a mapping with class_path and init_args")]
     splits: dict[str, Split]

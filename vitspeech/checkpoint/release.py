@@ -276,6 +276,9 @@ def training(card: dict[str, Any]) -> str:
     facts += precisions(card)
     facts += f" Items of the splits: {splits}." if splits else ""
     facts += f" Training started from {card['starts_from']}." if "starts_from" in card else ""
+    for source in card.get("weights_from", ()):
+        facts += f" The weights of `{source['file']}` are not in this folder, and not among the parameters: they are "
+        facts += f"read from the installed package `{source['package']}`."
     is_joint = card.get("recipe", {}).get("model.class_path") == "vitspeech.JointRecognition"
     facts += " It was trained together with a decoder, which is left out." if is_joint else ""
     facts += f" Distilled from {', '.join(card['teachers'])}." if "teachers" in card else ""

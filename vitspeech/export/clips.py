@@ -24,7 +24,8 @@ def clip_spec(model: Model) -> ExportSpec:
     shortest = getattr(tokens, "window_samples", None)
     if shortest is None:
         return fixed
-    longer = {shortest: 2, round(0.6 * fixed.metadata["samples"]): 1, round(2.3 * fixed.metadata["samples"]): 2}
+    samples = fixed.metadata["samples"]
+    longer = {shortest: 2, max(shortest, round(0.6 * samples)): 1, round(2.3 * samples): 2}
     return replace(spec_for(model, longer, {"length": "any", "shortest_samples": shortest}), fallback=fixed)
 
 

@@ -5,6 +5,7 @@ FOLDER/decoder.onnx   a step of the decoder, of an encoder-decoder
 FOLDER/model.json     labels, times, preprocessing, thresholds, parity with the network, sha256 of the other files
 FOLDER/run.py         runs the model: picture or recording -> labels, words with their times, or a transcript
 FOLDER/*.py           what run.py imports; `runner` says what each kind needs
+FOLDER/LICENSE.*      the license of the package whose weights the graph has, of a model with `SpeechEmbedding`
 """
 
 import hashlib
@@ -30,10 +31,12 @@ from vitspeech.export.runner.model_schema import SCHEMA, mistakes
 from vitspeech.export.stream.block_steps import has_fixed_state
 from vitspeech.export.stream.spec import stream_spec
 from vitspeech.files import sha256, sync, write_json
+from vitspeech.frontends.embedding import PACKAGE, SpeechEmbedding, license_text
 from vitspeech.models.seq2seq import EncoderDecoder
 
 FORMAT = 1
 GRAPH, METADATA = "model.onnx", "model.json"
+NOTICE = f"LICENSE.{PACKAGE}"
 
 
 def export(
@@ -81,6 +84,8 @@ def export(
         write_json(metadata, draft / METADATA)
         for name, content in contents.items():
             (draft / name).write_bytes(content)
+        if any(isinstance(module, SpeechEmbedding) for module in model.network.modules()):
+            (draft / NOTICE).write_text(license_text(), "utf-8")
         for path in draft.iterdir():
             sync(path)
     return metadata

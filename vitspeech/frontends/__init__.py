@@ -1,6 +1,7 @@
 """Front ends: from images, waveforms or symbols to tokens."""
 
 from vitspeech.frontends.augment import SpecAugment
+from vitspeech.frontends.embedding import SpeechEmbedding
 from vitspeech.frontends.frames import ConvolutionalFrames, StackedFrames
 from vitspeech.frontends.log_mel import LogMel
 from vitspeech.frontends.patches import ConvolutionalPatches, LinearPatches, WhitenedPatches
@@ -13,6 +14,7 @@ __all__ = [
     "LinearPatches",
     "LogMel",
     "SpecAugment",
+    "SpeechEmbedding",
     "SpeechFrontend",
     "StackedFrames",
     "TextTokens",

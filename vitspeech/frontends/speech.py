@@ -55,8 +55,16 @@ class SpeechFrontend(nn.Module):
         self.vocal_tract = VocalTractPerturbation(vocal_tract, centers_hz, rate) if vocal_tract else nn.Identity()
         self.spec_augment = spec_augment or nn.Identity()
         self.frames = named(STEMS, "stem", stem)(mels, width, stride)
-        self.hop_samples = stride * self.log_mel.hop_samples
-        self.window_samples = self.log_mel.window_samples + (self.frames.receptive_field - 1) * self.log_mel.hop_samples
+
+    @property
+    def hop_samples(self) -> int:
+        """Samples from the start of one token to the next."""
+        return self.frames.stride * self.log_mel.hop_samples
+
+    @property
+    def window_samples(self) -> int:
+        """Samples that a token covers."""
+        return self.log_mel.window_samples + (self.frames.receptive_field - 1) * self.log_mel.hop_samples
 
     def forward(self, waveforms: Tensor, lengths: Tensor | None = None) -> Tensor:
         return self.from_frames(self.log_mel(waveforms), lengths)

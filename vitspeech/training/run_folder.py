@@ -36,6 +36,7 @@ from vitspeech.data.utterances.word_sequences import own_manifests
 from vitspeech.errors import InputError
 from vitspeech.evaluation import Report
 from vitspeech.files import check_links, read_json, read_yaml, write_json, write_text
+from vitspeech.frontends import SpeechEmbedding
 from vitspeech.plots.curves import draw_learning_curves
 from vitspeech.provenance import with_start
 from vitspeech.training.checkpoints import BEST, LAST, METRICS, PREVIOUS, read_metrics
@@ -211,6 +212,7 @@ def write_results(
         "metrics": report.metrics,
         **({"starts_from": model_name(config["init_from"])} if config.get("init_from") else {}),
         **({"teachers": [model_name(folder) for folder in teachers]} if teachers else {}),
+        **({"weights_from": found} if (found := weights_from(network)) else {}),
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
         **getattr(network, "context_ms", {}),
         "seeds": [config["seed_everything"]],
@@ -224,6 +226,11 @@ def write_results(
     (run / PREVIOUS).unlink(missing_ok=True)
     checkpoint.save(saved, run / "model", own_manifests(data))
     return errors
+
+
+def weights_from(network: nn.Module) -> list[dict[str, str]]:
+    """The files of installed packages whose weights a network reads and does not save, as `SpeechEmbedding` does."""
+    return [module.weights_from for module in network.modules() if isinstance(module, SpeechEmbedding)]
 
 
 def model_name(folder: str) -> str:
