@@ -136,6 +136,20 @@ def test_tune_reports_an_error_in_one_line(command, model, folders_of_all_words,
     assert message in one_line(command("tune", model, "--keywords", folders_of_all_words[0], *arguments))
 
 
+def test_tune_needs_recordings_of_the_words(command, model, folders_of_all_words):
+    result = command("tune", model, "--speech", folders_of_all_words[1], "--alarms-per-hour", 1)
+    assert result.returncode == 2 and "the following arguments are required: --keywords" in result.stderr
+
+
+def test_spot_measures_false_alarms_alone(command, finished_speech_run, folders, tmp_path):
+    rest = ("--split", "all", "--hours", 0.002, "-o", tmp_path / "r")
+    result = command("spot", finished_speech_run, "--speech", folders[1], *rest)
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("false alarms an hour, continuous speech: ") and "keywords: " not in result.stdout
+    assert lines[-2] == "Without --keywords, misses are not measured."
+
+
 def test_tune_needs_recordings_of_every_word(command, model, folders_of_all_words, tmp_path):
     few = write_words(tmp_path / "few", ALL_WORDS[1:], count=1)
     rest = ("--speech", folders_of_all_words[1], "--split", "all", "--alarms-per-hour", 50_000)

@@ -97,7 +97,16 @@ def test_a_word_found_twice_counts_once_and_the_second_is_an_extra():
     assert counted.miss_rate(point, 0) == {"words": 2, "missed": 1, "rate": 0.5}
     assert counted.extras(point) == {"repeated": 1, "another_word": 1, "beside": 1}
     assert counted.delays(point) == [pytest.approx(1.2 + 0.5 - 1.5)]
-    assert counted.miss_interval(point, 0) == (0.0, 1.0)
+    assert counted.miss_interval(point, 0) == pytest.approx((0.0945, 0.9055), abs=1e-4)  # Wilson 1927 with 1 of 2
+
+
+@pytest.mark.parametrize("speakers", [4, 5])
+def test_fewer_than_five_speakers_are_no_bootstrap(speakers):
+    """Each says the word twice and one of them is missed once: all resamples have 0 to 50 % of the words."""
+    said = [("go", str(number), 4.0 * number + start) for number in range(speakers) for start in (1.0, 3.0)]
+    counted = counts([keywords(*said), speech("so")], [[detection("go", start) for _, _, start in said[1:]], []])
+    low, high = counted.miss_interval(counted.at(AT), 0)
+    assert (low > 0) == (speakers < 5) and high == pytest.approx(0.6042 if speakers < 5 else 0.3, abs=1e-4)
 
 
 @pytest.mark.parametrize("are_found", [True, False])

@@ -136,6 +136,52 @@ def test_a_word_that_every_sentence_has_is_named(tmp_path):
     assert lines[-1] == "Every recording of the speech has go: false alarms can't be counted in it."
 
 
+def test_without_keywords_false_alarms_alone_are_measured(report, tmp_path):
+    write_report_of(
+        Plan(write_words(tmp_path / "words"), write_speech(tmp_path / "speech"), split="all", clips=2), tmp_path
+    )
+    assert (tmp_path / "out/det.png").exists()
+    summary = write_report_of(Plan(speech=tmp_path / "speech", split="all"), tmp_path)
+    alarms = json.loads((report / "summary.json").read_text())["operating_point"]["all"]["alarms"]["speech"]
+    assert alarms["alarms"] and summary["operating_point"]["all"] == {"alarms": {"speech": alarms}, "misses": {}}
+    lines = main_lines(summary)
+    assert lines[-1] == "Without --keywords, misses are not measured." and not any("missed" in line for line in lines)
+    assert not (tmp_path / "out/det.png").exists()
+    assert "<audio" in (page := (tmp_path / "out/report.html").read_text()) and "Misses against" not in page
+
+
+def write_report_of(plan, folder):
+    measurement = measure(spotter(), plan)
+    counts = measurement.counts(SETTINGS)
+    summary = measurement.summary(counts, SETTINGS, "tiny")
+    write_report(measurement, counts, summary, folder / "out", worst=1)
+    return summary
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [({}, "nothing to hear: give --keywords, --speech or --sounds"), ({"clips": 3}, "clips=3 limits the words")],
+)
+def test_a_plan_without_anything_to_hear_is_refused(arguments, message):
+    with pytest.raises(InputError, match=message):
+        Plan(**arguments)
+
+
+def test_thresholds_are_chosen_with_recordings_of_the_words_alone(tmp_path):
+    with pytest.raises(InputError, match="no recordings of the words, which thresholds must find; give --keywords"):
+        measure(spotter(), Plan(speech=write_speech(tmp_path, 1), split="all"), every_word=True)
+
+
+def test_recordings_that_state_no_speaker_are_counted_in_a_note(tmp_path):
+    words = write_words(tmp_path / "words", count=1)
+    for file in sorted(words.rglob("*.wav")):
+        file.rename(file.with_name(file.name.replace("_nohash_", "-")))
+    plan = Plan(words, write_speech(tmp_path / "speech", 1), split="all")
+    assert measure(spotter(), plan).notes == [
+        "6 recordings of the words state no speaker and count as one each: intervals of misses may be too narrow."
+    ]
+
+
 def test_a_second_report_replaces_the_first_and_other_files_are_refused(report, tmp_path):
     check_report_folder(report)
     check_report_folder(tmp_path / "new")

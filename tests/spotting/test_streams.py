@@ -9,7 +9,7 @@ from spotting_data import RATE_HZ, write, write_speech, write_words
 
 from vitspeech.data.audio.reading import read_audio
 from vitspeech.errors import InputError
-from vitspeech.spotting.streams import PAUSE_S, backgrounds, speech_streams, word_streams
+from vitspeech.spotting.streams import PAUSE_S, backgrounds, sound_streams, speech_streams, word_streams
 
 
 def made(makers):
@@ -35,9 +35,11 @@ def test_speech_is_limited_to_some_hours(tmp_path):
 
 def test_a_recording_that_cannot_be_read_is_named_before_anything_is_heard(tmp_path):
     (write_speech(tmp_path) / "1/7/1-7-0002.wav").write_bytes(b"not a recording")
-    (tmp_path / "1/7/1-7-0000.wav").write_bytes(b"")
-    with pytest.raises(InputError, match=r"2 of 3 files of speech .*1-7-0000\.wav: .*1-7-0002\.wav: "):
+    (tmp_path / "2/7/2-7-0000.wav").write_bytes(b"")
+    with pytest.raises(InputError, match=r"2 of 9 files of speech .*1-7-0002\.wav: .*2-7-0000\.wav: "):
         speech_streams(tmp_path, "all", None, 0)
+    with pytest.raises(InputError, match=r"2 of 9 files of sounds .*1-7-0002\.wav: .*2-7-0000\.wav: "):
+        sound_streams(tmp_path)
 
 
 def test_recordings_whose_channels_cancel_are_named(tmp_path):
@@ -66,6 +68,13 @@ def test_words_are_said_at_their_times_with_pauses_between(tmp_path):
         assert numpy.sqrt((said**2).mean()) == pytest.approx(0.05, rel=0.1) and 0.3 < word.end_s - word.start_s < 0.6
     before = sound[: round((streams[0].words[0].start_s - 0.05) * RATE_HZ)]
     assert not before.any()
+    assert {word.label for stream in made(others) for word in stream.words} == {"cat"}
+
+
+def test_a_phrase_is_said_from_a_folder_with_underscores(tmp_path):
+    write_words(tmp_path, ("smart_mirror", "view glass", "cat"), count=1)
+    keywords, others = word_streams(tmp_path, ["smart mirror", "view glass"], "test", None, 0, every_word=True)
+    assert {word.label for stream in made(keywords) for word in stream.words} == {"smart mirror", "view glass"}
     assert {word.label for stream in made(others) for word in stream.words} == {"cat"}
 
 

@@ -17,12 +17,14 @@ SPOT = """Measure how often a keyword spotter misses its words, and how often it
 vitspeech spot MODEL --speech LibriSpeech/ --keywords SpeechCommands/speech_commands_v0.02/ -o report/
 vitspeech spot MODEL --speech LibriSpeech/ --keywords recordings/ --sounds kitchen/ -o report/
 vitspeech spot MODEL --keywords recordings/ -o report/ --split validation --clips 300
+vitspeech spot MODEL --sounds kitchen/ -o report/
 
 --keywords is a folder of one folder per word, as for training: the model's words, which are said one after another
 with pauses, without noise and with noise at 20, 10 and 5 dB; other words test what the model does with words that it
 does not know. --speech is a folder of recordings in LibriSpeech's layout or any other; detections of
 words that the transcript has are not counted. The report folder gets report.html, det.png, summary.json, all
-detections and words as CSV files, and the worst false alarms as sounds. docs/spotting.md states the protocol.
+detections and words as CSV files, and the worst false alarms as sounds. Without --keywords, misses are not measured.
+docs/spotting.md states the protocol.
 """
 TUNE = """Choose the thresholds of a keyword spotter for a wanted rate of false alarms, and write them into its card.
 
@@ -43,6 +45,8 @@ def spot(arguments: Sequence[str] | None = None) -> None:
     parser = command_line.parser("spot", SPOT)
     add = parser.add_argument
     add_plan(parser, split="test")
+    text = "one folder of recordings per word (default: none; misses are not measured)"
+    add("--keywords", type=Path, metavar="FOLDER", help=text)
     add("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder of the report")
     options = parser.parse_args(arguments)
     command_line.check_folder(options.output)
@@ -69,6 +73,7 @@ def tune(arguments: Sequence[str] | None = None) -> None:
     parser = command_line.parser("tune", TUNE)
     add = parser.add_argument
     add_plan(parser, split="validation")
+    add("--keywords", type=Path, required=True, metavar="FOLDER", help="one folder of recordings per word")
     add("--alarms-per-hour", type=float, required=True, metavar="RATE", help="wanted rate of speech and of sounds each")
     add("--others", type=float, metavar="RATE", help="false alarms an hour of other words (default: any)")
     add("--dry-run", action="store_true", help="write nothing")
@@ -95,7 +100,6 @@ def add_plan(parser: argparse.ArgumentParser, split: str) -> None:
     """Add the model and what it hears, which `load` and `plan_of` read; `split` is the default of `--split`."""
     add = parser.add_argument
     add("model", metavar="MODEL", help="folder of a released keyword spotter or a finished run")
-    add("--keywords", type=Path, required=True, metavar="FOLDER", help="one folder of recordings per word")
     add("--speech", type=Path, metavar="FOLDER", help="recordings of continuous speech")
     add("--sounds", type=Path, metavar="FOLDER", help="recordings without speech, all of them")
     splits, text = ("test", "validation", "train", "all"), f"of words and speech (default {split})"

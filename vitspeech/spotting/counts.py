@@ -18,6 +18,7 @@ from vitspeech.spotting.streams import KEYWORDS, OTHERS, SOUNDS, SPEECH
 
 ALARMING = (SPEECH, OTHERS, SOUNDS)  # the conditions in which every detection that is not discounted is a false alarm
 RESAMPLES = 2000
+FEWEST_SPEAKERS = 5  # of a bootstrap: resamples of fewer differ too little
 
 
 @dataclass(frozen=True)
@@ -158,8 +159,9 @@ class Counts:
     def miss_interval(self, point: OperatingPoint, level: int, word: int | None = None) -> tuple[float, float] | None:
         """The 95 % interval of `miss_rate`: bootstrap over speakers; `None` with fewer than two speakers.
 
-        If no word is missed, or all are, the bootstrap has no width: the interval is Wilson's, of as many trials as
-        speakers, since the words of one speaker are not independent.
+        If no word is missed, or all are, the bootstrap has no width, and of fewer than `FEWEST_SPEAKERS` it is too
+        narrow. The interval is then Wilson's, of as many trials as speakers, since the words of one speaker are not
+        independent.
         """
         found = {
             (item.stream, item.word)
@@ -176,8 +178,8 @@ class Counts:
         count = len(set(speakers))
         if count < 2:
             return None
-        if len(set(missed)) == 1:
-            return wilson_interval(missed[0], count)
+        if count < FEWEST_SPEAKERS or len(set(missed)) == 1:
+            return wilson_interval(sum(missed) / len(missed), count)
         values = torch.tensor(missed)
         return bootstrap_ratio_interval(values, torch.ones_like(values), resamples=RESAMPLES, groups=speakers)
 

@@ -31,7 +31,8 @@ class Plan:
     """What is heard.
 
     Args:
-        keywords: Folder of one folder per word: the model's words and, for the test of other words, others.
+        keywords: Folder of one folder per word: the model's words and, for the test of other words, others. `None`:
+            false alarms alone are counted.
         speech: Folder of continuous speech.
         sounds: Folder of sounds without speech; it is heard whole.
         split: `train`, `validation`, `test` or `all`, of words and speech.
@@ -40,7 +41,7 @@ class Plan:
         seed: Of everything that is drawn at random.
     """
 
-    keywords: Path
+    keywords: Path | None = None
     speech: Path | None = None
     sounds: Path | None = None
     split: str = "test"
@@ -55,6 +56,10 @@ class Plan:
         check_number("seed", self.seed, 0, MOST_SEED)
         if self.hours is not None and self.speech is None:
             raise InputError(f"hours={self.hours} limits the speech; give --speech, or leave out --hours")
+        if self.clips is not None and self.keywords is None:
+            raise InputError(f"clips={self.clips} limits the words; give --keywords, or leave out --clips")
+        if {self.keywords, self.speech, self.sounds} == {None}:
+            raise InputError("nothing to hear: give --keywords, --speech or --sounds")
 
 
 @dataclass(frozen=True)
@@ -120,18 +125,28 @@ def measure(model: Model, plan: Plan, *, with_others: bool = True, every_word: b
     notes = []
     if missing := [label for label in NO_WORDS if label not in model.labels]:
         notes.append(f"The model has no label {' and '.join(missing)}: it takes every sound for a word.")
-    options = {"with_others": with_others, "every_word": every_word}
-    keywords, others = word_streams(plan.keywords, words, split, plan.clips, plan.seed, **options)
+    keywords, others = [], []
+    if plan.keywords is not None:
+        options = {"with_others": with_others, "every_word": every_word}
+        keywords, others = word_streams(plan.keywords, words, split, plan.clips, plan.seed, **options)
+    elif every_word:
+        raise InputError("no recordings of the words, which thresholds must find; give --keywords")
+    else:
+        notes.append("Without --keywords, misses are not measured.")
     speech = speech_streams(plan.speech, split, plan.hours, plan.seed) if plan.speech else []
     sounds = sound_streams(plan.sounds) if plan.sounds else []
     if not (speech or sounds or others):
         raise InputError(f"{plan.keywords}: has no other words; give --speech or --sounds to count false alarms in")
-    if with_others and not others:
+    if with_others and keywords and not others:
         notes.append(f"{plan.keywords} has no other words in the split {split}: alarms in other words not measured.")
     named = {"keywords": keywords, "other words": others, "speech": speech, "sounds": sounds}
     heard = [item for name, makers in named.items() if makers for item in listener.hear(makers, name)]
-    said = {word.label for item in heard if item.stream.condition == KEYWORDS for word in item.stream.words}
-    if missing := [word for word in words if word not in said]:
+    spoken = {word for item in heard if item.stream.condition == KEYWORDS for word in item.stream.words}
+    said = {word.label for word in spoken}
+    if unknown := {word.clip for word in spoken if word.speaker == word.clip}:
+        text = "recordings of the words state no speaker and count as one each: intervals of misses may be too narrow"
+        notes.append(f"{len(unknown):,} {text}.")
+    if keywords and (missing := [word for word in words if word not in said]):
         limit = f" among {plan.clips} clips" if plan.clips else ""
         notes.append(f"No recordings of {', '.join(missing)} in the split {split}{limit}: misses not measured.")
     if never_free := words_of_all_speech(words, heard):
@@ -183,7 +198,7 @@ def inside_sentences(counts: Counts, point: OperatingPoint) -> dict[str, Any] | 
 def conditions(counts: Counts) -> dict[str, Any]:
     """What was heard in each condition."""
     result: dict[str, Any] = {}
-    for condition in (*counts.conditions, KEYWORDS):
+    for condition in (*counts.conditions, *[KEYWORDS] * bool(counts.levels)):
         streams = [item.stream for item in counts.heard if item.stream.condition == condition]
         parts = [part for stream in streams for part in stream.recordings]
         seconds = sum(item.seconds for item in counts.heard if item.stream.condition == condition)

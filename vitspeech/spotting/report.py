@@ -46,8 +46,9 @@ WORST = 10  # false alarms with sounds in each condition
 MARGIN_S = 0.6  # of audio before and after
 CAPTIONS = {
     "words": "False alarms an hour and misses at the model's own thresholds, with 95 % intervals: Poisson (Garwood "
-    "1936) for alarms, bootstrap over speakers for misses (Wilson 1927 if none or all are missed). Of words in "
-    "sentences, the number that is reported at most.",
+    "1936) for alarms, bootstrap over speakers for misses (Wilson 1927 if there are fewer "
+    "than five speakers, or no word or every word is missed). Of words in sentences, the number that is reported at "
+    "most.",
     "reached": "The fewest misses at up to so many false alarms an hour, when all thresholds are shifted alike. At "
     "rates below one alarm in all hours heard, it is what is missed without any alarm.",
     "curve": "All thresholds are raised and lowered together, by the same amount in logits. The markers are the "
@@ -86,9 +87,11 @@ def write_report(
         TABLES.items(), (detection_rows(counts), word_rows(counts), recording_rows(counts)), strict=True
     ):
         write_csv(folder / name, columns, rows)
-    det = draw_det(summary)
-    (folder / DET).write_bytes(det)
-    alarms = list(tqdm(worst_alarms(measurement, counts, worst), "alarms", leave=False))
+    (folder / DET).unlink(missing_ok=True)
+    det = draw_det(summary) if counts.levels else None
+    if det:
+        (folder / DET).write_bytes(det)
+    alarms = list(tqdm(worst_alarms(measurement, counts, worst), "alarms", disable=None, leave=False))
     for number, alarm in enumerate(alarms):
         label = "".join(c if c.isalnum() else "-" for c in alarm.candidate.detection.label)[:40]
         alarm.file = f"{alarm.condition}-{number:02}-{label}.wav"
@@ -100,10 +103,10 @@ def write_report(
         model=summary["model"],
         captions=CAPTIONS,
         facts=facts(summary),
-        tables={"words": main_table(summary), "reached": reached_table(summary)},
+        tables={"words": main_table(summary)} | ({"reached": reached_table(summary)} if det else {}),
         thresholds=summary["operating_point"]["thresholds"],
         det=det,
-        alt=alt_text(summary),
+        alt=alt_text(summary) if det else "",
         alarms={NAMES[name]: [each for each in alarms if each.condition == name] for name in counts.conditions},
         origin=[origin["commit"], origin["hardware"], *(" ".join(pair) for pair in origin["versions"].items())],
     )
@@ -168,12 +171,13 @@ def facts(summary: Mapping[str, Any]) -> list[str]:
     if point["delay_s"]:
         middle, high = (1000 * point["delay_s"][name] for name in ("median", "90_percent_below"))
         lines.append(f"delay after the end of a word: {middle:.0f} ms (median; 90 % within {high:.0f} ms)")
-    extra = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in point["extra_detections"].items())
+    if KEYWORDS in summary["conditions"]:
+        extra = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in point["extra_detections"].items())
+        lines.append(f"detections beyond the first of each keyword: {extra}")
     settings = ", ".join(f"{name} {value}" for name, value in summary["settings"].items())
     plan = summary["plan"]
     return [
         *lines,
-        f"detections beyond the first of each keyword: {extra}",
         f"split: {plan['split']}; seed: {plan['seed']}; settings of the decoder: {settings}",
         *summary["notes"],
     ]

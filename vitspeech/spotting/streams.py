@@ -96,6 +96,7 @@ def speech_streams(root: Path, split: str, hours: float | None, seed: int) -> li
             f"{root}: no speaker falls into the split {split}; add speakers, or hear "
             "all with --split all, those of training too"
         )
+    check_headers(SPEECH, recordings)
     chapters = [list(group) for _, group in groupby(recordings, key=lambda item: (item.file.parent, item.speaker))]
     if hours is not None:
         order = numpy.random.default_rng(seed).permutation(len(chapters)).tolist()
@@ -105,7 +106,14 @@ def speech_streams(root: Path, split: str, hours: float | None, seed: int) -> li
 
 def sound_streams(root: Path) -> list[MakeStreams]:
     """Recordings without speech, each a stream of its own."""
-    return [reader(SOUNDS, [item], root) for item in list_speech(root)]
+    recordings = list_speech(root)
+    check_headers(SOUNDS, recordings)
+    return [reader(SOUNDS, [item], root) for item in recordings]
+
+
+def check_headers(condition: str, recordings: Sequence[Speech]) -> None:
+    """Refuse recordings that cannot be opened, all of them at once."""
+    readable_files([item.file for item in recordings], InputAudio, condition)
 
 
 def limited(chapters: Sequence[Sequence[Speech]], seconds: float) -> list[list[Speech]]:
@@ -122,8 +130,7 @@ def limited(chapters: Sequence[Sequence[Speech]], seconds: float) -> list[list[S
 
 
 def reader(condition: str, items: Sequence[Speech], root: Path) -> MakeStreams:
-    """A function that reads recordings as one stream, or as several of up to an hour; their headers are read now."""
-    readable_files([item.file for item in items], InputAudio, condition)
+    """A function that reads recordings as one stream, or as several of up to an hour."""
 
     def read(rate_hz: int) -> Iterator[Stream]:
         parts, recordings, samples, notes = [], [], 0, Notes()
@@ -155,7 +162,7 @@ def word_streams(
     The arguments are those of `Plan` and `measure`: at most `clips` of the model's words, and of other words, are drawn
     by the seed. It is an `InputError` if none of the model's words is there, or not every one that is needed.
     """
-    splits = word_recordings(root)
+    splits = word_recordings(root, labels)
     files = [item for name, items in splits.items() if split in (name, "all") for item in items]
     wanted = [item for item in files if item.label in labels]
     others = [item for item in files if with_others and item.label not in (*labels, UNKNOWN, SILENCE)]

@@ -84,6 +84,8 @@ def test_words_that_sound_alike_are_refused():
         (["四"], "cannot say '四'"),
         (["лампа"], "cannot say 'лампа'"),
         (["?!"], "cannot say"),
+        (["smart 四"], "cannot say 'smart 四'"),
+        (["smart_mirror"], "cannot say 'smart_mirror' in English; write it with the letters a to z and spaces"),
         (["a<b"], "cannot say"),
     ],
 )
@@ -98,6 +100,14 @@ def test_words_one_similar_phoneme_apart_are_named_with_their_distance(first, se
         check_words([first, "window", second])
     apart = distance(*phonemes([first, second]))
     assert len(caught) == 1 and f"{apart:.2f}" in str(caught[0].message) and apart <= CONFUSABLE
+
+
+def test_a_word_inside_another_is_named():
+    with pytest.warns(
+        UserWarning, match="the shorter is heard in the longer, too: 'view' inside 'view glass'$"
+    ) as caught:
+        check_words(["view", "view glass", "viewer"])
+    assert sum("inside" in str(warning.message) for warning in caught) == 1
 
 
 def test_a_short_word_is_named_with_its_duration():

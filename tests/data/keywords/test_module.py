@@ -1,5 +1,7 @@
 """Keywords among everything else: what is read, what is held out, and every error."""
 
+import shutil
+
 import numpy
 import pytest
 import soundfile
@@ -167,6 +169,112 @@ def test_keywords_without_recordings_in_a_held_out_split_are_synthesized_there(r
     with pytest.warns(UserWarning, match="no recordings of lamp, curtain"):
         items = Keywords(["lamp", "curtain"], str(root), synthesized=3).read(split)
     assert torch.bincount(items.labels).tolist() == [1, 1, 4 * recorded, 1]
+
+
+def write_recordings(root, words, make):
+    """A recording of each word by each of some speakers of each split: what `make` gives for the split and number."""
+    for word in words:
+        (root / word).mkdir(parents=True)
+        for split, count in (("train", 5), ("validation", 2), ("test", 2)):
+            for number, name in enumerate(speakers_of(split, count)):
+                samples, rate_hz = make(split, number)
+                soundfile.write(root / word / f"{name}_nohash_0.wav", samples, rate_hz)
+
+
+def burst(seconds, *spans):
+    """Faint noise with loud noise in each span from and to so many seconds: int16."""
+    sound = 3 * numpy.random.default_rng(0).standard_normal(round(seconds * SECOND))
+    for start, end in spans:
+        sound[round(start * SECOND) : round(end * SECOND)] *= 1000
+    return sound.astype(numpy.int16)
+
+
+def test_broken_recordings_are_all_named_or_left_out(tmp_path):
+    write_recordings(tmp_path, ["go", "stop"], lambda *_: (burst(1, (0.3, 0.7)), SECOND))
+    broken = [tmp_path / "go" / f"{speakers_of('train', 1)[0]}_nohash_0.wav"]
+    broken += [tmp_path / "stop" / f"{speakers_of('test', 1)[0]}_nohash_0.wav"]
+    for file in broken:
+        file.write_bytes(file.read_bytes()[:1000])
+    arguments = {"others": 0, "altered": 0, "silence": 0.2}
+    message = rf"1 of 10 files of train .*{broken[0]}: .*1 of 4 files of test .*{broken[1]}: .*--data.broken 0.05$"
+    with pytest.raises(InputError, match=message):
+        keywords(tmp_path, **arguments).setup()
+    with (
+        pytest.warns(UserWarning, match="1 of 10 files of train cannot be read and are left out"),
+        pytest.raises(InputError, match=r"^1 of 4 files of test cannot be read, above broken=0\.2: "),
+    ):
+        keywords(tmp_path, broken=0.2, **arguments).setup()
+    data = keywords(tmp_path, broken=0.25, **arguments)
+    with pytest.warns(UserWarning, match="cannot be read and are left out"):
+        data.setup()
+    assert torch.bincount(data.train.labels).tolist() == [4, 5, 0, 2]
+    assert torch.bincount(data.read("test").labels).tolist() == [2, 1, 0, 1]  # and is named once
+    names = data.item_names()
+    assert len(names["train"]) == 9 and "stop/" + broken[1].name not in names["test"] and len(names["test"]) == 3
+
+
+def test_broken_speech_is_left_out(root, tmp_path, everyone_trains):
+    speech = shutil.copytree(root / "_speech_", tmp_path / "speech")
+    (speech / "100" / "1" / "100-1-0.flac").write_bytes(b"none")
+    with pytest.raises(InputError, match=r"1 of 3 files of speech .*100-1-0\.flac"):
+        keywords(root, speech=str(speech)).read_speech()
+    with pytest.warns(UserWarning, match="1 of 3 files of speech cannot be read and are left out"):
+        assert keywords(root, speech=str(speech), broken=0.4).read_speech().unique().tolist() == [12]
+
+
+@pytest.mark.parametrize("folder", ["smart_mirror", "smart mirror"])
+def test_a_phrase_is_named_with_spaces_or_underscores(tmp_path, folder):
+    write_recordings(tmp_path, [folder, "view_glass", "other_phrase"], lambda *_: (burst(1, (0.3, 0.7)), SECOND))
+    data = Keywords(["smart mirror", "view glass"], str(tmp_path), held_out_words=["other phrase"], silence=0)
+    assert torch.bincount(data.read("test").labels).tolist() == [2, 2, 2, 1] and not data.heard_words
+    (tmp_path / "Smart_Mirror").mkdir()
+    soundfile.write(tmp_path / "Smart_Mirror" / f"{speakers_of('train', 1)[0]}_nohash_0.wav", burst(1), SECOND)
+    with pytest.raises(InputError, match="'Smart_Mirror' is not 'smart mirror'; give both the same capital letters"):
+        _ = Keywords(["smart mirror"], str(tmp_path)).files
+    with pytest.raises(InputError, match="one given twice"):
+        Keywords(["smart mirror", "smart_mirror"], str(tmp_path))
+
+
+def test_longer_recordings_are_cut_around_the_word_and_others_stay(tmp_path):
+    short, long = burst(1, (0.1, 0.4)), burst(3, (2.1, 2.5))
+    write_recordings(tmp_path, ["go"], lambda split, number: (short if number == 0 else long, SECOND))
+    clips = Keywords(["go"], str(tmp_path)).read("validation").inputs[:2]
+    assert any((clip == torch.from_numpy(short)).all() for clip in clips)
+    loud = [(clip.abs() > 100).nonzero()[[0, -1], 0].tolist() for clip in clips]
+    assert any(abs(start + end - SECOND) < 0.06 * SECOND for start, end in loud)
+    data = Keywords(["go"], str(tmp_path), seconds=1.5)
+    assert data.read("validation").inputs.shape[1] == 24_000 == data.samples
+
+
+def test_words_longer_than_a_clip_are_named_and_their_middle_is_kept(tmp_path):
+    write_recordings(tmp_path, ["go"], lambda *_: (burst(3, (1.4, 2.6)), SECOND))
+    with pytest.warns(
+        UserWarning, match="2 recordings are of a word longer than a clip of 1 s, which keeps its middle"
+    ):
+        clips = Keywords(["go"], str(tmp_path)).read("validation").inputs[:2]
+    starts = torch.from_numpy(burst(3, (1.4, 2.6))).unfold(0, 50, 1)
+    for clip in clips:
+        assert abs(int((starts == clip[:50]).all(1).nonzero()) - 24_000) < 400
+    Keywords(["go"], str(tmp_path), seconds=1.5).read("validation")  # a warning would be an error
+
+
+def test_recordings_with_the_word_twice_are_named_and_phrases_are_not(tmp_path):
+    spans = {0: [(0.2, 0.6), (1.0, 1.4)], 1: [(0.2, 0.6), (0.8, 1.2)]}
+    write_recordings(tmp_path, ["go", "other"], lambda _, number: (burst(2, *spans[number % 2]), SECOND))
+    twice = f"go/{speakers_of('validation', 1)[0]}_nohash_0.wav"
+    with pytest.warns(UserWarning, match=f"1 recording is likely to have the word twice: .*{twice}$"):
+        Keywords(["go"], str(tmp_path), seconds=1.5).read("validation")
+
+
+def test_recordings_of_a_low_rate_are_named(tmp_path):
+    write_recordings(tmp_path, ["go"], lambda *_: (burst(0.5, (0.1, 0.4)), 8000))
+    with pytest.warns(UserWarning, match="2 recordings are of 8,000 Hz: mel bins above 4,000 Hz are empty: "):
+        assert Keywords(["go"], str(tmp_path)).read("validation").inputs.shape[1] == SECOND
+
+
+def test_a_word_inside_another_is_named_without_synthesized_voices(root):
+    with pytest.warns(UserWarning, match="'go' inside 'go home'"), pytest.raises(InputError, match="go home"):
+        Keywords(["go", "go home"], str(root)).prepare_data()
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 import numpy
 import pytest
+import torch
 
-from vitspeech.data.utterances.word_clips import word_span
+from vitspeech.data.audio.reading import fit_length
+from vitspeech.data.utterances.word_clips import around_word, is_said_twice, word_span
 
 RATE_HZ = 16_000
 CLOSE = 0.020 * RATE_HZ  # 20 ms
@@ -75,3 +77,45 @@ def test_hum_far_louder_than_the_word_is_not_taken_for_it():
 def test_a_clip_of_steady_noise_is_all_word_but_for_a_pause_at_either_end(seed):
     start, end = word_span(background(level=5000, seed=seed).round().astype(numpy.int16))
     assert start <= 0.15 * RATE_HZ and end >= 0.85 * RATE_HZ
+
+
+@pytest.mark.parametrize(("start_ms", "first"), [(1300, 17_600), (100, 0), (2300, 32_000)])
+def test_a_recording_is_cut_with_the_word_in_the_middle_as_far_as_it_reaches(start_ms, first):
+    clip = torch.from_numpy(with_sounds(background(3, 300), **{f"at_{start_ms}": tone(0.6)}))
+    assert first - CLOSE <= place_of(around_word(clip, RATE_HZ), clip) <= first + CLOSE
+
+
+@pytest.mark.parametrize("seconds", [0.3, 1.0])
+def test_a_recording_that_is_not_longer_than_a_clip_is_padded_or_left_as_it_is(seconds):
+    clip = torch.from_numpy(with_sounds(background(seconds), at_10=tone(0.2)))
+    assert around_word(clip, RATE_HZ).equal(fit_length(clip, RATE_HZ))
+
+
+def test_a_recording_without_a_word_is_cut_at_its_most_energy():
+    clip = torch.arange(2 * RATE_HZ, dtype=torch.int16) % 2 * 100  # one level
+    assert around_word(clip, RATE_HZ).equal(fit_length(clip, RATE_HZ))
+    assert around_word(torch.zeros(2 * RATE_HZ, dtype=torch.int16), RATE_HZ).tolist() == [0] * RATE_HZ
+
+
+def place_of(part, clip):
+    return int((clip.unfold(0, 50, 1) == part[:50]).all(1).nonzero())
+
+
+@pytest.mark.parametrize(
+    ("gap_ms", "length_ms", "level", "is_twice"),
+    [
+        (360, 300, 8000, True),
+        (360, 300, 3000, True),
+        (240, 300, 8000, False),  # the pause in a phrase
+        (360, 100, 8000, False),  # a click
+        (360, 300, 1500, False),  # an echo, or somebody else
+    ],
+)
+@pytest.mark.parametrize("is_second", [True, False])
+def test_two_sounds_of_similar_energy_far_apart_are_two_words(gap_ms, length_ms, level, is_twice, is_second):
+    word, other = tone(0.3), tone(length_ms / 1000, level=level)
+    first, second = (word, other) if is_second else (other, word)
+    at = 200 + len(first) * 1000 // RATE_HZ + gap_ms
+    clip = with_sounds(background(2), at_200=first, **{f"at_{at}": second})
+    assert is_said_twice(clip) == is_twice
+    assert not is_said_twice(with_sounds(background(2), at_200=first)) and not is_said_twice(numpy.zeros(RATE_HZ))

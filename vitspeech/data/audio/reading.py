@@ -6,7 +6,7 @@ Shapes: N samples of a recording or a part, C channels, F files, L samples per c
 import math
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -26,6 +26,7 @@ SAMPLE_RATE_HZ = 16_000
 LOWEST_HZ, HIGHEST_HZ = 1_000, 384_000
 ENDINGS = {".flac", ".mp3", ".ogg", ".opus", ".wav"}
 SHORTEST_S, LONGEST_S = 0.1, 60.0
+LOW_RATE = "of {:,} Hz: mel bins above {:,g} Hz are empty"
 IN_PARTS = "use `vitspeech stream` for long recordings"
 
 
@@ -101,6 +102,8 @@ def read_audio(
     samples = file.read(as_int16=exact)
     if notes is not None:
         notes.add(file)
+        if file.rate_hz < sample_rate_hz:
+            notes.found[LOW_RATE.format(file.rate_hz, file.rate_hz / 2)].append(str(path))
     ratio = resampling_ratio(file.rate_hz, sample_rate_hz)
     if ratio != 1:
         samples = resample(torch.from_numpy(samples), ratio.numerator, ratio.denominator).numpy()
@@ -182,13 +185,21 @@ def readable_clips(
     sample_rate_hz: int = SAMPLE_RATE_HZ,
     split: str = "all",
     broken: float = 0.0,
+    fit: Callable[[Tensor, int], Tensor] = fit_length,
+    oddities: Callable[[int, Tensor], Iterable[str]] = lambda place, samples: (),
 ) -> tuple[Tensor, list[int]]:
-    """As `read_clips`, but a share of the files may be broken: the clips of the others, and the places of these."""
+    """As `read_clips`, but a share of the files may be broken: the clips of the others, and the places of these.
+
+    `fit` makes a clip of a recording. `oddities` are further notes on one, by its place in `files` and its samples.
+    """
     clips = numpy.empty((len(files), length), numpy.int16)  # NumPy uses huge pages, torch.empty does not
     notes = Notes()
 
     def read(place: int) -> None:
-        clips[place] = fit_length(read_clip(files[place], sample_rate_hz, notes), length).numpy()
+        samples = read_clip(files[place], sample_rate_hz, notes)
+        for note in oddities(place, samples):
+            notes.found[note].append(str(files[place]))
+        clips[place] = fit(samples, length).numpy()
 
     places, _ = readable_files(range(len(files)), read, split, broken, verb="reading")
     notes.warn()

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 
 import numpy
 
+from vitspeech.data.audio.continuous import occurrences
 from vitspeech.data.audio.synthesis import ACCENTS, SAMPLE_RATE_HZ, Synthesizer, Voice, synthesize
 from vitspeech.data.audio.vocabulary import WORDS
 from vitspeech.errors import InputError
@@ -234,15 +235,18 @@ def check_words(words: Sequence[str]) -> None:
     """Check that a spotter can tell words from each other, before they are recorded or synthesized.
 
     Warns:
-        UserWarning: If two are within `CONFUSABLE` of each other, such as `bed` and `bad`, or one lasts under
-            `SHORTEST_S` as eSpeak says it: the mean of its accents at its usual rate.
+        UserWarning: If two are within `CONFUSABLE` of each other, such as `bed` and `bad`, one is said within another
+            (`warn_of_parts`), or one lasts under `SHORTEST_S` as eSpeak says it: the mean of its accents at its usual
+            rate.
     """
     if not words or len({word.casefold() for word in words}) < len(words):
         raise InputError(f"words: none is given, or one twice: {', '.join(words)}")
+    warn_of_parts(words)
     sounds = phonemes(words)
     for word, its_sounds in zip(words, sounds, strict=True):
         if not its_sounds or not is_english(word):
-            raise InputError(f"words: eSpeak NG cannot say {word!r} in English; write it with the letters a to z")
+            way = "write it with the letters a to z and spaces"
+            raise InputError(f"words: eSpeak NG cannot say {word!r} in English; {way}")
     pairs = [
         (distance(sounds[i], sounds[k]), words[i], words[k]) for i, k in itertools.combinations(range(len(words)), 2)
     ]
@@ -257,6 +261,14 @@ def check_words(words: Sequence[str]) -> None:
         if duration_s < SHORTEST_S:
             message = f"{word!r} lasts {1000 * duration_s:.0f} ms, below {1000 * SHORTEST_S:.0f} ms"
             warnings.warn(f"words: {message}: expect false alarms; a longer word is better", stacklevel=2)
+
+
+def warn_of_parts(words: Sequence[str]) -> None:
+    """Warn once of words that are said within others, such as `view` in `view glass`."""
+    pairs = [(part, whole) for part, whole in itertools.permutations(words, 2) if occurrences(whole.split(), part)]
+    if pairs:
+        names = ", ".join(f"{part!r} inside {whole!r}" for part, whole in pairs)
+        warnings.warn(f"words: the shorter is heard in the longer, too: {names}", stacklevel=3)
 
 
 def is_english(word: str) -> bool:

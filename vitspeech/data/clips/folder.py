@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -99,16 +100,25 @@ class AudioFolder(WaveformData):
         return splits
 
 
-def word_recordings(root: Path) -> dict[str, list[LabeledFile]]:
+def word_recordings(root: Path, words: Sequence[str] = ()) -> dict[str, list[LabeledFile]]:
     """The recordings of each split of a folder as `AudioFolder` describes it, the folder of Speech Commands included.
 
     Training recordings are held out for a split without a source; in Speech Commands these are the official splits.
+    A label that is one of the `words` but for underscores in place of spaces is that word: `smart_mirror`.
     """
-    sources = word_sources(root)
-    splits = {split: list(list_recordings(source)) for split, source in sources.items()}
+    sources, known = word_sources(root), {with_spaces(word): word for word in words}
+    splits = {
+        split: [replace(item, label=known.get(with_spaces(item.label), item.label)) for item in list_recordings(source)]
+        for split, source in sources.items()
+    }
     check_labels(splits)
     check_files(splits)
     return hold_out(splits, root if sources["train"].is_file() else sources["train"])
+
+
+def with_spaces(label: str) -> str:
+    """A label with spaces in place of underscores, which many names of folders have."""
+    return label.replace("_", " ")
 
 
 def word_sources(root: Path) -> dict[str, Path]:
@@ -132,8 +142,9 @@ def warn_of_words(splits: dict[str, list[LabeledFile]], words: Sequence[str] | N
     letters is refused: it would be another word.
     """
     found = {item.label: item.location for items in splits.values() for item in items}
+    known = {with_spaces(word.casefold()): word for word in words or ()}
     for label in found.keys() - set(words or found):
-        if word := next((word for word in words if word.casefold() == label.casefold()), None):
+        if word := known.get(with_spaces(label.casefold())):
             raise InputError(f"{found[label]}: {label!r} is not {word!r}; give both the same capital letters")
     if none := [word for word in words or () if word not in found]:
         warnings.warn(f"no recordings of {some_names(none)}; only synthesized clips of it are learned", stacklevel=2)

@@ -36,7 +36,7 @@ def shares_of(unknown: float, silence: float) -> dict[str, float]:
 
 def different_words(words: Sequence[str]) -> list[str]:
     """Words that can be labels besides `unknown` and `silence`."""
-    if not words or len(set(words)) < len(words) or {UNKNOWN, SILENCE} & set(words):
+    if not words or len({word.replace("_", " ") for word in words}) < len(words) or {UNKNOWN, SILENCE} & set(words):
         raise InputError(f"words={list(words)}: none given, one given twice, or one is {UNKNOWN} or {SILENCE}")
     return list(words)
 

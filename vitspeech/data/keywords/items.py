@@ -133,22 +133,29 @@ def training_speech(folder: Path) -> list[Speech]:
 
 
 def read_speech(
-    folder: Path, recordings: Sequence[Speech], words: Sequence[str], *, least: int, most: int | None = None
+    folder: Path,
+    recordings: Sequence[Speech],
+    words: Sequence[str],
+    *,
+    least: int,
+    most: int | None = None,
+    broken: float = 0.0,
 ) -> Tensor:
     """Read the stretches of recordings in which no keyword is said, one after another: int16 (A,).
 
-    There must be `least` samples; what follows after `most` is not read. `folder` is for the message.
+    There must be `least` samples; what follows after `most` is not read. The share `broken` of the recordings may be
+    broken. `folder` is for the message.
     """
-    parts, total, broken = [torch.empty(0, dtype=torch.int16)], 0, []
+    parts, total, problems = [torch.empty(0, dtype=torch.int16)], 0, []
     for item in tqdm(recordings, "reading speech", disable=len(recordings) < 100 or None, leave=False):
         if most is not None and total >= most:
             break
         try:
             parts.append(read_without(item, words))
+            total += len(parts[-1])
         except UNREADABLE as error:
-            broken.append(str(error))
-        total += len(parts[-1])
-    report_broken(broken, len(recordings), "speech")
+            problems.append(str(error))
+    report_broken(problems, len(recordings), "speech", broken)
     if total < least:
         raise InputError(f"{folder}: less than {least / SAMPLE_RATE_HZ:g} s of training speech without keywords")
     return torch.cat(parts)[:most]

@@ -1,7 +1,7 @@
 """Keywords among everything else that a microphone hears: the data set to train a keyword spotter on."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from vitspeech.data.audio.continuous import Speech
-from vitspeech.data.audio.reading import fit_length, read_clips
-from vitspeech.data.audio.similar_words import check_words, spoken_negatives
+from vitspeech.data.audio.reading import fit_length, readable_clips
+from vitspeech.data.audio.similar_words import check_words, spoken_negatives, warn_of_parts
 from vitspeech.data.batches import TensorItems
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.folder import warn_of_words, word_recordings
@@ -32,6 +32,7 @@ from vitspeech.data.keywords.items import ALTERED, SILENT, SPEECH, KeywordItems,
 from vitspeech.data.labeled_files import LabeledFile
 from vitspeech.data.module import default_root
 from vitspeech.data.splits import relative_name
+from vitspeech.data.utterances.word_clips import around_word, is_said_twice, word_span
 from vitspeech.errors import InputError, check_number
 
 SPEECH_FOLDER = "_speech_"  # of continuous speech, in the folder of the words' recordings
@@ -41,7 +42,7 @@ HELD_OUT_SHARE = 5  # a keyword without recordings in validation or test has a f
 
 
 class Keywords(WaveformData):
-    """One-second clips of keywords, of everything that is not one (`unknown`), and of noise (`silence`).
+    """Clips of keywords, of everything that is not one (`unknown`), and of noise (`silence`).
 
     A keyword spotter meets its words rarely and everything else all day. `unknown` therefore has these sources, each
     with a number of training clips per clip of a keyword, or of `least_clips` if there are fewer clips of keywords:
@@ -52,11 +53,12 @@ class Keywords(WaveformData):
     - `speech_cuts`: cuts of continuous speech where its transcript has no keyword, new in every batch.
 
     Clips of `silence` are new in every batch, as in `SpeechCommands`, from zeros to loud noise. The recordings are laid
-    out and split as `AudioFolder` describes; the folder of Speech Commands has its official splits. If a word has fewer
-    recordings than synthesized clips, they are repeated until they are as many, each time augmented anew; otherwise a
-    human voice would mean `unknown`, which is learned from human speech. Speech is split by speaker, and only training
-    speakers are heard. Validation and test have the recordings of keywords and of other words, and noise. This is
-    outlier exposure (Hendrycks et al. 2019, arXiv:1812.04606).
+    out and split as `AudioFolder` describes; the folder of Speech Commands has its official splits. A phrase may have
+    underscores in the name of its folder. Recordings longer than a clip are cut with the word in the middle. If a word
+    has fewer recordings than synthesized clips, they are repeated until they are as many, each time augmented anew;
+    otherwise a human voice would mean `unknown`, which is learned from human speech. Speech is split by speaker, and
+    only training speakers are heard. Validation and test have the recordings of keywords and of other words, and noise.
+    This is outlier exposure (Hendrycks et al. 2019, arXiv:1812.04606).
 
     Args:
         words: The keywords; these, `unknown` and `silence` are the labels.
@@ -77,6 +79,8 @@ class Keywords(WaveformData):
         held_out_words: Other words whose recordings are in validation and test only, and which are not synthesized
             either: truly unknown words. Continuous speech may have them.
         speech_hours: Longest duration of the speech in training, in hours; `None` takes all.
+        seconds: Length of a clip. Phrases may need more than a second.
+        broken: The largest share of the recordings of a split, and of the speech, that may be broken; see `DataModule`.
         batch: Clips of an optimizer step, on all devices together; `None`: eight steps an epoch, of 16 to 128 clips.
         augment: Augmentation of training clips; `None` is `WaveformAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
@@ -100,11 +104,14 @@ class Keywords(WaveformData):
         least_clips: int = 0,
         held_out_words: Sequence[str] = (),
         speech_hours: float | None = None,
+        seconds: float = 1.0,
+        broken: float = 0.0,
         batch: int | None = None,
         augment: WaveformAugment | None = None,
         seed: int = 0,
     ) -> None:
-        super().__init__(seconds=1.0, batch=LARGEST if batch is None else batch, augment=augment, seed=seed)
+        size = LARGEST if batch is None else batch
+        super().__init__(seconds=seconds, batch=size, augment=augment, seed=seed, broken=broken)
         self.words, self.held_out_words = different_words(words), set(held_out_words)
         shares = {
             "others": others,
@@ -136,7 +143,7 @@ class Keywords(WaveformData):
         """The recordings of each split, of all words."""
         if self.folder is None:
             return {"train": [], "validation": [], "test": []}
-        splits = word_recordings(self.folder)
+        splits = word_recordings(self.folder, [*self.words, *self.held_out_words])
         if any(item.label == SILENCE for item in splits["train"]):
             raise InputError(f"{self.folder / SILENCE}: put recordings of noise into {self.folder / NOISE}")
         heard = {item.label for item in splits["train"]}
@@ -154,13 +161,15 @@ class Keywords(WaveformData):
         """Check that the recordings exist and, if words are synthesized, that they can be said and told apart."""
         if self.synthesized:
             check_words(self.words)
+        else:
+            warn_of_parts(self.words)
         _ = self.files
 
-    def item_names(self) -> dict[str, list[str]]:
+    def list_splits(self) -> dict[str, list[LabeledFile]]:
+        """The recordings of each split that are items; those that turn out to be broken are taken out."""
         if self.folder is None:
             return {}
-        chosen = {split: [*self.keyword_files(split), *self.other_files(split)] for split in self.files}
-        return {split: [relative_name(item.file, self.folder) for item in some] for split, some in chosen.items()}
+        return {split: [*self.keyword_files(split), *self.other_files(split)] for split in self.files}
 
     def keyword_files(self, split: str) -> list[LabeledFile]:
         """The recordings of keywords in a split."""
@@ -199,8 +208,17 @@ class Keywords(WaveformData):
         noises = self.recorded_noise or {"pink": pink_noise(self.samples)}
         self.noise = torch.cat([noise_part(recording, "train") for recording in noises.values()])
         speech = self.read_speech() if split == "train" else None  # first, so that errors come before words are spoken
-        files = [*self.keyword_files(split), *self.other_files(split)]
-        clips = [read_clips([item.file for item in files], self.samples, split=split)]
+        files = self.splits.get(split, [])
+
+        def oddities(place: int, samples: Tensor) -> Iterator[str]:
+            if files[place].label in self.words:
+                yield from self.oddities(samples)
+
+        options = {"split": split, "broken": self.broken, "fit": around_word, "oddities": oddities}
+        kept, places = readable_clips([item.file for item in files], self.samples, **options)
+        clips, files = [kept], [files[place] for place in places]
+        if files:
+            self.splits[split] = files
         repeats = self.repeats() if split == "train" else {}
         if again := [index for index, item in enumerate(files) for _ in range(1, repeats.get(item.label, 1))]:
             clips, files = [torch.cat((clips[0], clips[0][again]))], [*files, *(files[index] for index in again)]
@@ -218,6 +236,15 @@ class Keywords(WaveformData):
         parts = self.parts(files) if files else {}
         labels += [self.label_of(SILENCE)] * len(cuts)
         return TensorItems(torch.cat([*clips, cuts]), torch.tensor(labels), speakers + recordings, parts=parts)
+
+    def oddities(self, samples: Tensor) -> Iterator[str]:
+        """What is odd about a recording of a keyword, int16 (A,)."""
+        if is_said_twice(samples.numpy()):
+            yield "likely to have the word twice"
+        if len(samples) > self.samples:
+            start, end = word_span(samples.numpy())
+            if end - start > self.samples and (start, end) != (0, len(samples)):
+                yield f"of a word longer than a clip of {self.seconds:g} s, which keeps its middle; see --data.seconds"
 
     def parts(self, files: Sequence[LabeledFile]) -> dict[str, list[int]]:
         """The items whose accuracy is reported besides: `unknown` words of training recordings, and `unheard` ones.
@@ -281,4 +308,5 @@ class Keywords(WaveformData):
         if self.speech_folder is None or not self.shares["speech_cuts"]:
             return torch.empty(0, dtype=torch.int16)
         most = None if self.speech_hours is None else round(self.speech_hours * 3600 * self.sample_rate_hz)
-        return read_speech(self.speech_folder, self.speech_recordings, self.words, least=self.samples, most=most)
+        limits = {"least": self.samples, "most": most, "broken": self.broken}
+        return read_speech(self.speech_folder, self.speech_recordings, self.words, **limits)
