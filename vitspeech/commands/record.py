@@ -41,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--count", type=int, default=10, metavar="N", help="takes of each word (default 10)")
     add("--seconds", type=float, default=2.0, metavar="S", help="length of a take (default 2)")
     add("--speaker", default="me", metavar="NAME", help="who speaks, for the files' names (default me)")
+    text = "language of the words, one of eSpeak NG's (default en)"
+    add("--language", default="en", metavar="CODE", help=text)
     text = f"length of the recording of the room, at least {LEAST_NOISE_S} (default 20; 0 records none)"
     add("--noise", type=float, default=20.0, metavar="S", help=text)
     options = parser.parse_args(arguments)
@@ -58,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         check_number("--noise", options.noise, LEAST_NOISE_S, MOST_NOISE_S)
     takes = missing_takes(options.to, options.words, options.count, options.speaker)
     with suppress(MissingExtraError):  # words can be recorded without being synthesized
-        check_words(options.words)
+        check_words(options.words, options.language)
     total = options.count * len(options.words)
     if not takes:
         print(f"{options.to}: has {options.count} takes of each word by {options.speaker} already")

@@ -1,5 +1,7 @@
 """Words that a spotter must tell from its keywords, and keywords that are too similar."""
 
+import re
+
 import pytest
 
 from vitspeech.data.audio.similar_words import (
@@ -113,3 +115,28 @@ def test_a_word_inside_another_is_named():
 def test_a_short_word_is_named_with_its_duration():
     with pytest.warns(UserWarning, match=r"'uh' lasts 1\d\d ms, below 200 ms"):
         check_words(["uh", "window"])
+
+
+def test_words_of_other_languages_are_checked_by_their_own_sounds():
+    check_words(["Lampe", "Küche"], "de")
+    check_words(["лампа", "свет"], "ru")
+    with pytest.raises(InputError, match="'Rad' and 'Rat' sound alike"):
+        check_words(["Rad", "Rat"], "de")  # not in English
+    assert distance(*phonemes(["Stadt", "Staat"], "de")) == 1
+    assert distance(*phonemes(["tuli", "tuuli"], "fi")) == 1
+
+
+@pytest.mark.parametrize(
+    "word, language",
+    [("лампа", "de"), ("四", "de"), ("a<b", "de"), ("?!", "de"), ("lamp", "ru"), ("四", "ru"), ("lamp", "ja")],
+)
+def test_words_that_a_language_cannot_say_are_refused(word, language):
+    with pytest.raises(InputError, match=f"cannot say {re.escape(repr(word))} in '{language}'"):
+        check_words([word], language)
+
+
+def test_negatives_of_another_language_are_near_and_have_its_sounds():
+    texts = spoken_negatives(["Küche"], 100, language="de")
+    (word,), sounds = phonemes(["Küche"], "de"), phonemes(texts, "de")
+    assert len(texts) == 100 and all(0 < distance(word, one) <= NEAR for one in sounds[:10])
+    assert not any("T" in one or "D" in one for one in sounds[:10])  # `th` is not German

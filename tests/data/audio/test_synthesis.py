@@ -14,6 +14,7 @@ from vitspeech.data.audio.synthesis import (
     SAMPLE_RATE_HZ,
     SPLITS,
     Voice,
+    accents,
     draw_voice,
     espeak_paths,
     resample,
@@ -22,6 +23,7 @@ from vitspeech.data.audio.synthesis import (
     variants,
     voices_of,
 )
+from vitspeech.errors import InputError
 
 pytest.importorskip("espeakng_loader", reason="synthesized speech needs the extra `spoken`")
 WORDS = ("yes", "no", "seven", "house", "off", "happy")
@@ -89,6 +91,16 @@ def test_an_unsayable_word_is_named(word):
     with pytest.raises(ValueError) as error:
         synthesize(["yes", word], [Voice()] * 2)
     assert repr(word) in str(error.value)
+
+
+def test_a_language_has_its_own_accents_and_says_words_its_own_way():
+    assert accents("en") == ACCENTS and accents("en-us") == ("en-us", "en-us-nyc")
+    assert accents("de") == ("de",) and accents("fr") == ("fr", "fr-be", "fr-ch")
+    assert {language for language, _ in voices_of("train", "fr")} == {"fr", "fr-be", "fr-ch"}
+    (german,), (sounds,) = synthesize(["Name"], [Voice("de")], "de"), synthesize(["[[n|'A:|m|@]]"], [Voice("de")], "de")
+    assert torch.equal(german, sounds)
+    with pytest.raises(InputError, match="language='xx' is unknown; known: af, am"):
+        accents("xx")
 
 
 def test_a_missing_loader_is_reported_with_the_package_to_install(monkeypatch):

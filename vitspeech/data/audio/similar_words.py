@@ -12,6 +12,9 @@ So `bat` and `pat` are 0.25 apart, `bed` and `bad` 0.08, `three` and `tree` 0.38
 
 Near-homophones are made by changing one phoneme of a keyword. So they include every word, of any language, that is one
 phoneme away as eSpeak says it. No list of words covers these, so the package needs none besides its own vocabulary.
+
+In languages other than English, a phoneme that English lacks costs 1 in place of any other, variants count as phonemes
+of their own, and near-homophones have no phonemes but those that eSpeak has in the listed words.
 """
 
 import hashlib
@@ -19,16 +22,16 @@ import itertools
 import re
 import unicodedata
 import warnings
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 
 import numpy
 
 from vitspeech.data.audio.continuous import occurrences
-from vitspeech.data.audio.synthesis import ACCENTS, SAMPLE_RATE_HZ, Synthesizer, Voice, synthesize
+from vitspeech.data.audio.synthesis import SAMPLE_RATE_HZ, Synthesizer, Voice, accents, is_english, synthesize
 from vitspeech.data.audio.vocabulary import WORDS
 from vitspeech.errors import InputError
 
-LANGUAGE = "en-us"  # the accent whose phonemes are compared
+AMERICAN = "en-us"  # the accent whose phonemes are compared in English
 MARKS = re.compile(r"[',%=]")  # stress
 REGIONS = {"labial": 0, "dental": 1, "alveolar": 1, "postalveolar": 1, "palatal": 2, "velar": 2, "glottal": 2}
 OBSTRUENTS = {"plosive", "affricate", "fricative"}
@@ -61,27 +64,32 @@ VARIANTS = {  # of a phoneme by its position, and the phoneme
 }  # fmt: skip
 
 
-def phonemes(words: Sequence[str]) -> list[tuple[str, ...]]:
+def phonemes(words: Sequence[str], language: str = "en") -> list[tuple[str, ...]]:
     """The phonemes of each text in eSpeak's ASCII notation, without stress: `stop` -> `("s", "t", "0", "p")`.
 
     Texts are words, phrases, or phonemes as `stressed_phonemes` gives them, joined by `|`: `[[s|t|'0|p]]`. Variants
     that depend on the position, such as the `t` of `heating` in American English, count as their phoneme. A text with
     nothing to pronounce has none. Ten thousand words take about a quarter of a second.
     """
-    return [plain(part for word in spoken for part in word) for spoken in stressed_phonemes(words)]
+    spoken = stressed_phonemes(words, language)
+    return [plain((part for word in parts for part in word), language) for parts in spoken]
 
 
-def stressed_phonemes(texts: Sequence[str]) -> list[list[list[str]]]:
+def stressed_phonemes(texts: Sequence[str], language: str = "en") -> list[list[list[str]]]:
     """The phonemes of each word of each text as eSpeak writes them, with marks of stress before vowels."""
-    with Synthesizer() as synthesizer:
-        spoken = synthesizer.phonemes([text for text in texts if not text.startswith("[[")], LANGUAGE)
+    accent = AMERICAN if is_english(language) else accents(language)[0]
+    with Synthesizer(language) as synthesizer:
+        spoken = synthesizer.phonemes([text for text in texts if not text.startswith("[[")], accent)
     rest = iter(spoken)
     notations = [text[2:-2].replace("|", "_") if text.startswith("[[") else next(rest) for text in texts]
     return [[list(filter(None, word.split("_"))) for word in notation.split()] for notation in notations]
 
 
-def plain(spoken: Sequence[str]) -> tuple[str, ...]:
+def plain(spoken: Iterable[str], language: str = "en") -> tuple[str, ...]:
     """Phonemes without stress and variants; marks that are no phonemes, such as pauses, are left out."""
+    if not is_english(language):
+        parts = (MARKS.sub("", part) for part in spoken if not part.startswith("("))
+        return tuple(part for part in parts if any(map(str.isalnum, part)) or part == "@")
     found = []
     for part in spoken:
         part = MARKS.sub("", part)
@@ -96,15 +104,19 @@ def distance(first: Sequence[str], second: Sequence[str]) -> float:
 
 def distances(word: Sequence[str], others: Sequence[Sequence[str]]) -> numpy.ndarray:
     """The distance of a word from each of O others: (O,). One table for all of them, so that thousands are cheap."""
+    foreign = sorted({*word, *itertools.chain(*others)} - INDEX.keys())
+    index = INDEX | {part: len(INDEX) + number for number, part in enumerate(foreign)}
+    costs_of = 1 - numpy.eye(len(index))
+    costs_of[: len(INDEX), : len(INDEX)] = SUBSTITUTION
     longest = max(map(len, others), default=0)
     table = numpy.zeros((len(others), longest), numpy.int64)
     for row, other in zip(table, others, strict=True):
-        row[: len(other)] = [INDEX[part] for part in other]
+        row[: len(other)] = [index[part] for part in other]
     lengths = numpy.array([len(other) for other in others], numpy.int64)
     # costs[:, k] is that of the word's phonemes so far against the first k of the other.
     costs = numpy.tile(numpy.arange(longest + 1, dtype=numpy.float64), (len(others), 1))
     for part in word:
-        previous, substituted = costs, SUBSTITUTION[INDEX[part]][table]
+        previous, substituted = costs, costs_of[index[part]][table]
         costs = previous + 1
         for k in range(longest):
             both = numpy.minimum(previous[:, k] + substituted[:, k], costs[:, k] + 1)
@@ -134,6 +146,7 @@ SUBSTITUTION = numpy.array([[substitution(first, second) for second in INDEX] fo
 
 NEAR = 1.0  # largest distance of a near-homophone: one phoneme more, less or another
 CONFUSABLE = 0.4  # largest distance of two keywords that one similar phoneme tells apart, such as `three` and `tree`
+LONGEST_LETTER = 6  # phonemes of a letter that is read; voices say "Chinese letter" of those that they don't know
 SHORTEST_S = 0.2  # shorter words have too few frames to be told from parts of others
 OTHER_VOWEL = 0.25  # smallest distance of a vowel that makes another word in most accents
 PURE_VOWELS = [part for part in VOWELS if "@" not in part]  # the others depend on an r that accents drop
@@ -141,7 +154,12 @@ SAME_WORD = {("N", "n"), ("T", "f"), ("T", "t"), ("D", "d"), ("D", "v")}  # said
 
 
 def spoken_negatives(
-    words: Sequence[str], count: int, extra_words: Sequence[str] = (), *, excluded: Sequence[str] = ()
+    words: Sequence[str],
+    count: int,
+    extra_words: Sequence[str] = (),
+    *,
+    excluded: Sequence[str] = (),
+    language: str = "en",
 ) -> list[str]:
     """Texts for eSpeak that a spotter of keywords must not react to: near-homophones first, then other words.
 
@@ -152,11 +170,18 @@ def spoken_negatives(
     """
     known = WORDS.read_text(encoding="ascii").split()
     listed = dict.fromkeys([*known, *(word.lower() for word in extra_words)])
-    return similar_words(words, [*listed, *changed_words(words)], count, near=0.5, excluded=excluded)
+    candidates = [*listed, *changed_words(words, language, listed)]
+    return similar_words(words, candidates, count, near=0.5, excluded=excluded, language=language)
 
 
 def similar_words(
-    words: Sequence[str], candidates: Sequence[str], count: int, *, near: float = 1.0, excluded: Sequence[str] = ()
+    words: Sequence[str],
+    candidates: Sequence[str],
+    count: int,
+    *,
+    near: float = 1.0,
+    excluded: Sequence[str] = (),
+    language: str = "en",
 ) -> list[str]:
     """Choose `count` candidates, texts for eSpeak: near-homophones of the words first, then others at random.
 
@@ -166,15 +191,15 @@ def similar_words(
     from one of `excluded`, and those that eSpeak cannot say are left out, so there may be fewer than `count`.
     """
     texts = {}
-    for sounds, text in zip(phonemes(candidates), candidates, strict=True):
+    for sounds, text in zip(phonemes(candidates, language), candidates, strict=True):
         texts.setdefault(sounds, text)
     texts.pop((), None)
-    for sounds in phonemes(excluded):
+    for sounds in phonemes(excluded, language):
         near_excluded = distances(sounds, list(texts)) < OTHER_VOWEL
         texts = {
             other: text for (other, text), is_near in zip(texts.items(), near_excluded, strict=True) if not is_near
         }
-    apart = numpy.array([distances(word, list(texts)) for word in phonemes(words)])  # (words, candidates)
+    apart = numpy.array([distances(word, list(texts)) for word in phonemes(words, language)])  # (words, candidates)
     by_word: list[list[tuple[float, str]]] = [[] for _ in words]
     others = []
     for text, distances_of_text in zip(texts.values(), apart.T, strict=True):
@@ -195,44 +220,65 @@ def draw(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 
-def changed_words(words: Sequence[str]) -> list[str]:
+def changed_words(words: Sequence[str], language: str = "en", listed: Iterable[str] = ()) -> list[str]:
     """Each word with one phoneme changed, as phonemes for eSpeak: `[[s|t|'0|b]]` for `stop`.
 
     A consonant is replaced by another, a stressed vowel by one that is at least `OTHER_VOWEL` away, and a phoneme that
     is not the last one is left out. Sounds that people vary without changing the word stay as they are: unstressed
     vowels, vowels near each other, which differ between accents, last consonants that they drop, and the pairs in
-    `SAME_WORD`. Nothing is added, since the word would be whole in the result.
+    `SAME_WORD`. Nothing is added, since the word would be whole in the result. In a language other than English, the
+    replacements are phonemes of the words and of the listed ones.
     """
     changed = {}
-    for spoken in stressed_phonemes(words):
+    known = INDEX if is_english(language) else own_phonemes([*words, *listed], language)
+    for spoken in stressed_phonemes(words, language):
         for number, parts in enumerate(spoken):
             for index in range(len(parts)):
                 omitted = [[]] if index < len(parts) - 1 and len(parts) > 2 else []
-                for others in omitted + [[other] for other in replacements(parts, index)]:
+                for others in omitted + [[other] for other in replacements(parts, index, language, known)]:
                     new = [*parts[:index], *others, *parts[index + 1 :]]
-                    if any(sound in VOWELS for sound in plain(new)):
+                    if any(sound not in CONSONANTS for sound in plain(new, language)):
                         texts = ["|".join(sounds) for sounds in (*spoken[:number], new, *spoken[number + 1 :])]
                         changed[f"[[{' '.join(texts)}]]"] = None
     return list(changed)
 
 
-def replacements(parts: Sequence[str], index: int) -> list[str]:
-    """The phonemes that may stand in place of one of a word's, with its stress; see `changed_words`."""
-    sounds = plain(parts)
+def own_phonemes(texts: Sequence[str], language: str) -> set[str]:
+    """The phonemes of texts that eSpeak reads by the language alone, without the rules of English."""
+    spoken = (word for words in stressed_phonemes(texts, language) for word in words)
+    return {part for word in spoken if not is_switched(word) for part in plain(word, language)}
+
+
+def is_switched(spoken: Iterable[str]) -> bool:
+    """Whether eSpeak reads phonemes by another language, whose code it writes as `(en)`."""
+    return any("(" in part for part in spoken)
+
+
+def replacements(parts: Sequence[str], index: int, language: str, known: Container[str]) -> list[str]:
+    """The known phonemes that may stand in place of one of a word's, with its stress; see `changed_words`."""
+    sounds = plain(parts, language)
     if len(sounds) != len(parts):  # it has marks that are no phonemes
         return []
     sound, stress = sounds[index], "".join(MARKS.findall(parts[index]))
     if sound in CONSONANTS:
         before_vowel = index + 1 < len(sounds) and sounds[index + 1] in VOWELS
         foreign = {sound, "N" if index == 0 else "", *("" if before_vowel else "hwjr")}
-        return [other for other in CONSONANTS if other not in foreign and (sound, other) not in SAME_WORD]
+        others = [other for other in CONSONANTS if other not in foreign and (sound, other) not in SAME_WORD]
+        return [other for other in others if other in known]
     if sound not in PURE_VOWELS or (not stress and sum(other in VOWELS for other in sounds) > 1):
         return []
-    return [stress + other for other in PURE_VOWELS if substitution(sound, other) >= OTHER_VOWEL]
+    return [stress + other for other in PURE_VOWELS if other in known and substitution(sound, other) >= OTHER_VOWEL]
 
 
-def check_words(words: Sequence[str]) -> None:
+def check_words(words: Sequence[str], language: str = "en") -> None:
     """Check that a spotter can tell words from each other, before they are recorded or synthesized.
+
+    Args:
+        words: Words or phrases.
+        language: One that eSpeak NG has, such as `en`, `de` or `en-us`.
+
+    Raises:
+        InputError: If none is given, two sound alike, or one cannot be said in the language.
 
     Warns:
         UserWarning: If two are within `CONFUSABLE` of each other, such as `bed` and `bad`, one is said within another
@@ -242,11 +288,12 @@ def check_words(words: Sequence[str]) -> None:
     if not words or len({word.casefold() for word in words}) < len(words):
         raise InputError(f"words: none is given, or one twice: {', '.join(words)}")
     warn_of_parts(words)
-    sounds = phonemes(words)
+    sounds = phonemes(words, language)
     for word, its_sounds in zip(words, sounds, strict=True):
-        if not its_sounds or not is_english(word):
-            way = "write it with the letters a to z and spaces"
-            raise InputError(f"words: eSpeak NG cannot say {word!r} in English; {way}")
+        if not its_sounds or not is_written_in(language, word):
+            letters = "; write it with the letters a to z and spaces" if is_english(language) else ""
+            name = "English" if is_english(language) else repr(language)
+            raise InputError(f"words: eSpeak NG cannot say {word!r} in {name}{letters}")
     pairs = [
         (distance(sounds[i], sounds[k]), words[i], words[k]) for i, k in itertools.combinations(range(len(words)), 2)
     ]
@@ -257,7 +304,7 @@ def check_words(words: Sequence[str]) -> None:
             message = f"{first!r} and {second!r} sound similar (distance {apart:.2f} phonemes, up to {CONFUSABLE} is"
             warnings.warn(f"words: {message} easily confused)", stacklevel=2)
     for word in words:
-        duration_s = spoken_duration_s(word)
+        duration_s = spoken_duration_s(word, language)
         if duration_s < SHORTEST_S:
             message = f"{word!r} lasts {1000 * duration_s:.0f} ms, below {1000 * SHORTEST_S:.0f} ms"
             warnings.warn(f"words: {message}: expect false alarms; a longer word is better", stacklevel=2)
@@ -271,14 +318,31 @@ def warn_of_parts(words: Sequence[str]) -> None:
         warnings.warn(f"words: the shorter is heard in the longer, too: {names}", stacklevel=3)
 
 
-def is_english(word: str) -> bool:
-    """Whether a word has letters or digits, all of them Latin; of others eSpeak says "Chinese letter"."""
+def is_written_in(language: str, word: str) -> bool:
+    """Whether a word has letters or digits, all of them of the language's script.
+
+    Of others English voices say "Chinese letter", and voices of other languages change to English or spell them.
+    """
     signs = [sign for sign in word if sign.isalnum()]
     others = [sign for sign in word if not sign.isalnum() and sign not in " '’.-"]
-    return bool(signs) and not others and all(sign.isdigit() or "LATIN" in unicodedata.name(sign, "") for sign in signs)
+    latin = all(map(is_latin, signs))
+    if (latin and others) or not signs:
+        return False
+    if is_english(language):
+        return latin
+    # A language of a Latin script may read single words, such as `computer`, by the rules of English.
+    probe, spoken = ([*itertools.chain(*said)] for said in stressed_phonemes(["lamana", word], language))
+    is_read = latin or len(plain(spoken, language)) <= LONGEST_LETTER * len(signs)
+    return (latin and not is_switched(probe)) or (is_read and not is_switched(spoken))
 
 
-def spoken_duration_s(word: str) -> float:
-    """The mean duration of a word in eSpeak's English accents, at its usual rate."""
-    sounds = synthesize([word] * len(ACCENTS), [Voice(accent) for accent in ACCENTS])
+def is_latin(sign: str) -> bool:
+    """Whether a sign is a digit or a Latin letter."""
+    return sign.isdigit() or "LATIN" in unicodedata.name(sign, "")
+
+
+def spoken_duration_s(word: str, language: str = "en") -> float:
+    """The mean duration of a word in eSpeak's accents of a language, at its usual rate."""
+    voices = [Voice(accent) for accent in accents(language)]
+    sounds = synthesize([word] * len(voices), voices, language)
     return sum(map(len, sounds)) / len(sounds) / SAMPLE_RATE_HZ

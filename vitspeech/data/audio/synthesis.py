@@ -1,8 +1,8 @@
 """Speech synthesis with eSpeak NG through its C interface: any vocabulary, many voices.
 
-A voice is an English accent, one of eSpeak's variants (a set of formants, thus a speaker), a rate and a pitch. The same
-texts in the same order give the same samples. This requires every `Synthesizer` to load its own copy of the library,
-since the state of eSpeak's flutter, roughness and gain control cannot be reset.
+A voice is an accent of a language, one of eSpeak's variants (a set of formants, thus a speaker), a rate and a pitch.
+The same texts in the same order give the same samples. This requires every `Synthesizer` to load its own copy of the
+library, since the state of eSpeak's flutter, roughness and gain control cannot be reset.
 
 Shapes: N samples.
 """
@@ -27,7 +27,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from vitspeech.errors import InputError, MissingExtraError
+from vitspeech.errors import InputError, MissingExtraError, named
 
 SAMPLE_RATE_HZ = 16_000
 ESPEAK_RATE_HZ = 22_050
@@ -38,7 +38,7 @@ ACCENTS = ("en-029", "en-gb", "en-gb-scotland", "en-gb-x-gbclan", "en-gb-x-gbcwm
 # Reed and caleb are not reproducible, `fast` is not a voice, Marco drawls; the others whisper or sound like robots.
 EXCLUDED_VARIANTS = re.compile("Reed|caleb|fast|Marco|whisperf?|Demonic|.*Robot|RicishayMax.?|robosoft.?")
 # From speak_lib.h, as are the callback and the order of the parameters. PHONEMES: a text may have [[phonemes]].
-SYNCHRONOUS, DO_NOT_EXIT, UTF8, PHONEMES = 2, 0x8000, 1, 0x100
+SYNCHRONOUS, DO_NOT_EXIT, UTF8, PHONEMES, IPA = 2, 0x8000, 1, 0x100, 2
 CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
 
 
@@ -47,7 +47,7 @@ class Voice:
     """A synthetic voice with its rate and pitch.
 
     Args:
-        language: The accent, one of `ACCENTS`.
+        language: The accent, one of `accents(language)`.
         variant: The speaker, one of `variants()`.
         rate_wpm: Words per minute, 80 to 449.
         pitch: 0 to 99, from 2/3 to 7/4 of the variant's own pitch, which is at 50.
@@ -62,18 +62,28 @@ class Voice:
 
 
 class Synthesizer:
-    """eSpeak NG as a context manager, which loads a copy of the library from a temporary folder of its own."""
+    """eSpeak NG as a context manager, which loads a copy of the library from a temporary folder of its own.
+
+    Args:
+        language: What its voices speak. English reads words of other scripts letter by letter; other languages take
+            the language of the script.
+    """
+
+    def __init__(self, language: str = "en") -> None:
+        self.language = language
 
     def __enter__(self) -> Self:
         library, data = espeak_paths()
         self.temporary = tempfile.TemporaryDirectory(prefix="espeak")
         self.folder = Path(self.temporary.name)
-        for name in ("phondata", "phonindex", "phontab", "intonations", "en_dict", "voices"):
+        dictionaries = ["en_dict"] if is_english(self.language) else [file.name for file in data.glob("*_dict")]
+        for name in ("phondata", "phonindex", "phontab", "intonations", "voices", *dictionaries):
             (self.folder / name).symlink_to(data / name)
         # eSpeak finds an accent at once by the name of its file; otherwise it reads all its voices for every text.
         (self.folder / "lang").mkdir()
-        for file in (data / "lang" / "gmw").glob("en*"):
-            (self.folder / "lang" / ("en-gb" if file.name == "en" else file.name.lower())).symlink_to(file)
+        for name, file in voice_files().items():
+            if not is_english(self.language) or is_english(name):
+                (self.folder / "lang" / name).symlink_to(file)
         self.sound, self.receiver = (
             bytearray(),
             CALLBACK(self.receive),
@@ -117,11 +127,13 @@ class Synthesizer:
             raise InputError(f"eSpeak NG cannot pronounce {text!r}")
         return trim(resample(torch.frombuffer(bytearray(self.sound), dtype=torch.int16)))
 
-    def phonemes(self, texts: Sequence[str], language: str) -> list[str]:
+    def phonemes(self, texts: Sequence[str], language: str, *, ipa: bool = False) -> list[str]:
         """The phonemes of each text in an accent, in eSpeak's ASCII notation, separated by `_`: `s_t_'0_p`.
 
-        Words of a text are separated by spaces. A text with nothing to pronounce has no phonemes.
+        Words of a text are separated by spaces. A text with nothing to pronounce has no phonemes. Where eSpeak reads a
+        word by another language, its code is in parentheses. With `ipa` they are in IPA, not separated: `stˈɑːp`.
         """
+        mode = IPA if ipa else ord("_") << 8
         self.set_voice(language)
         translate = self.library.espeak_TextToPhonemes
         translate.restype = ctypes.c_char_p
@@ -131,32 +143,33 @@ class Synthesizer:
             buffer = ctypes.create_string_buffer(text.encode())
             rest, clauses = ctypes.c_void_p(ctypes.addressof(buffer)), []
             while rest.value:  # eSpeak sets it to the next clause, and to null at the end
-                clauses.append(translate(ctypes.byref(rest), UTF8, ord("_") << 8).decode())
+                clauses.append(translate(ctypes.byref(rest), UTF8, mode).decode())
             found.append(" ".join(filter(None, clauses)))
         return found
 
 
-def synthesize(texts: Sequence[str], voices: Sequence[Voice]) -> list[Tensor]:
+def synthesize(texts: Sequence[str], voices: Sequence[Voice], language: str = "en") -> list[Tensor]:
     """Synthesize each text with its voice: int16 (N,) each. Starting eSpeak costs as much as about a dozen words."""
-    with Synthesizer() as synthesizer:
+    with Synthesizer(language) as synthesizer:
         return [synthesizer.speak(text, voice) for text, voice in zip(texts, voices, strict=True)]
 
 
 @functools.cache
-def voices_of(split: str) -> tuple[tuple[str, str], ...]:
-    """The (language, variant) pairs of a split. Variants with the same formants are in the same split."""
+def voices_of(split: str, language: str = "en") -> tuple[tuple[str, str], ...]:
+    """The (accent, variant) pairs of a split. Variants with the same formants are in the same split."""
     speakers = [variant for variant in variants() if split_of(variant) == split]
-    return tuple(itertools.product(ACCENTS, speakers))
+    return tuple(itertools.product(accents(language), speakers))
 
 
-def draw_voice(split: str, generator: torch.Generator) -> Voice:
+def draw_voice(split: str, generator: torch.Generator, language: str = "en") -> Voice:
     """Draw one of the split's voices, with a rate and pitch in the range of human speech."""
 
     def uniform(low: int, high: int) -> int:
         return int(torch.randint(low, high + 1, (), generator=generator))
 
-    language, variant = voices_of(split)[uniform(0, len(voices_of(split)) - 1)]
-    return Voice(language, variant, rate_wpm=uniform(90, 190), pitch=uniform(35, 75), pitch_range=uniform(20, 80))
+    voices = voices_of(split, language)
+    accent, variant = voices[uniform(0, len(voices) - 1)]
+    return Voice(accent, variant, rate_wpm=uniform(90, 190), pitch=uniform(35, 75), pitch_range=uniform(20, 80))
 
 
 def espeak_paths() -> tuple[Path, Path]:
@@ -166,6 +179,34 @@ def espeak_paths() -> tuple[Path, Path]:
     except ImportError:
         raise MissingExtraError("synthesized speech needs the extra `spoken`: pip install vitspeech[spoken]") from None
     return Path(espeakng_loader.get_library_path()), Path(espeakng_loader.get_data_path())
+
+
+@functools.cache
+def voice_files() -> dict[str, Path]:
+    """eSpeak's accents of all languages, and their files. British English is `en-gb`."""
+    files = sorted(file for file in (espeak_paths()[1] / "lang").rglob("*") if file.is_file())
+    return {"en-gb" if file.name == "en" else file.name.lower(): file for file in files}
+
+
+def accents(language: str) -> tuple[str, ...]:
+    """The accents of a language, such as `en` or `de`; of an accent, such as `en-us`, those that begin with it.
+
+    Raises:
+        InputError: If eSpeak NG does not have the language; the message has those that it has.
+    """
+    known = ACCENTS if is_english(language) else tuple(name for name in voice_files() if "-latn" not in name)
+    found = tuple(name for name in known if is_within(name, language))
+    return found or (named(sorted({"en", *voice_files()}), "language", language),)
+
+
+def is_english(language: str) -> bool:
+    """Whether a language is English or an accent of it."""
+    return is_within(language, "en")
+
+
+def is_within(accent: str, language: str) -> bool:
+    """Whether an accent is a language's: `en-us` is within `en`."""
+    return f"{accent}-".startswith(f"{language}-")
 
 
 @functools.cache
@@ -187,10 +228,10 @@ def split_of(variant: str) -> str:
     return next(split for split, edge in edges if bucket < edge)
 
 
-def resample(sound: Tensor) -> Tensor:
-    """Resample int16 (N,) from eSpeak's rate to 16 kHz with NumPy's FFT, which took half of PyTorch's time here."""
-    common = math.gcd(SAMPLE_RATE_HZ, ESPEAK_RATE_HZ)
-    old, new = ESPEAK_RATE_HZ // common, SAMPLE_RATE_HZ // common
+def resample(sound: Tensor, rate_hz: int = ESPEAK_RATE_HZ) -> Tensor:
+    """Resample int16 (N,) to 16 kHz with NumPy's FFT, which took half of PyTorch's time here."""
+    common = math.gcd(SAMPLE_RATE_HZ, rate_hz)
+    old, new = rate_hz // common, SAMPLE_RATE_HZ // common
     # Padding with silence keeps ringing at the end from wrapping around to the start; multiples of 8 are fast.
     blocks = 8 * math.ceil((len(sound) / old + 1) / 8)
     spectrum = numpy.fft.rfft(sound.numpy().astype(numpy.float64), old * blocks)[: new * blocks // 2 + 1]
@@ -198,8 +239,8 @@ def resample(sound: Tensor) -> Tensor:
     return torch.from_numpy(wave.round().clip(-32768, 32767).astype(numpy.int16))
 
 
-def trim(sound: Tensor) -> Tensor:
-    """Trim int16 (N,) to the first and last sample whose level exceeds `SILENCE`."""
+def trim(sound: Tensor, silence: float = SILENCE) -> Tensor:
+    """Trim int16 (N,) to the first and last sample whose level exceeds `silence`, a fraction of the peak."""
     level = sound.int().abs()
-    loud = (level > SILENCE * level.max()).nonzero()
+    loud = (level > silence * level.max()).nonzero()
     return sound[loud[0, 0] : loud[-1, 0] + 1].clone()

@@ -102,12 +102,14 @@ def split_generator(split: str, drawn_from: int) -> torch.Generator:
     return torch.Generator().manual_seed(drawn_from * len(SPLITS) + list(SPLITS).index(split))
 
 
-def synthesize_split(texts: Sequence[str], split: str, generator: torch.Generator) -> list[tuple[Voice, Tensor]]:
+def synthesize_split(
+    texts: Sequence[str], split: str, generator: torch.Generator, language: str = "en"
+) -> list[tuple[Voice, Tensor]]:
     """Synthesize each text by a random voice of the split: (voice, int16 (N,)), of variable length."""
     voices_and_sounds = []
-    with Synthesizer() as synthesizer:
+    with Synthesizer(language) as synthesizer:
         for text in tqdm(texts, desc=f"speaking {split}", leave=False, disable=None):
-            voice = draw_voice(split, generator)
+            voice = draw_voice(split, generator, language)
             voices_and_sounds.append((voice, synthesizer.speak(text, voice)))
     return voices_and_sounds
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from vitspeech.data.audio.continuous import Speech
+from vitspeech.data.audio.neural_voices import NeuralVoices
 from vitspeech.data.audio.reading import fit_length, readable_clips
 from vitspeech.data.audio.similar_words import check_words, spoken_negatives, warn_of_parts
 from vitspeech.data.batches import TensorItems
@@ -38,6 +39,7 @@ from vitspeech.errors import InputError, check_number
 SPEECH_FOLDER = "_speech_"  # of continuous speech, in the folder of the words' recordings
 BATCHES, SMALLEST, LARGEST = 8, 16, 128  # an epoch has so many batches if `batch` is None, of a size within the others
 MOST_SHARE, MOST_SPOKEN = 100, 100_000
+ESPEAK = "espeak"  # the voices that need no folder
 HELD_OUT_SHARE = 5  # a keyword without recordings in validation or test has a fifth of its synthesized clips there
 
 
@@ -67,6 +69,10 @@ class Keywords(WaveformData):
             clips. Its folder `_background_noise_` may have noise.
         speech: Folder in `root` with continuous speech, with transcripts as in LibriSpeech or without; `None` is the
             folder `_speech_` of the recordings, if there is one.
+        language: What synthesized voices speak: one of eSpeak NG's languages or accents, such as `en`, `de` or `en-us`.
+        voices: What speaks the keywords: `espeak`, or a folder in `root` with Piper voices or Kokoro-82M, which
+            `NeuralVoices` describes; it needs the extra `voices`. A quarter of the clips are spoken, and each is heard
+            at four speeds. With fewer than three speakers, validation and test are spoken by eSpeak NG.
         synthesized: Synthesized training clips of each keyword. Validation and test have a fifth of them each, of the
             keywords of which they have no recordings.
         others: Recordings of other words per clip of a keyword, as far as there are enough.
@@ -95,6 +101,8 @@ class Keywords(WaveformData):
         *,
         recordings: str | None = ".",
         speech: str | None = None,
+        language: str = "en",
+        voices: str = ESPEAK,
         synthesized: int = 0,
         others: float = 0.5,
         altered: float = 0.3,
@@ -135,6 +143,7 @@ class Keywords(WaveformData):
         self.speech_folder = None if speech is None else self.root / speech
         if speech is None and self.folder is not None and (self.folder / SPEECH_FOLDER).is_dir():
             self.speech_folder = self.folder / SPEECH_FOLDER
+        self.language, self.voices = language, None if voices == ESPEAK else self.root / voices
         self.shares, self.synthesized, self.least_clips = shares, synthesized, least_clips
         self.speech_hours, self.fits_batch = speech_hours, batch is None
 
@@ -160,7 +169,9 @@ class Keywords(WaveformData):
     def prepare_data(self) -> None:
         """Check that the recordings exist and, if words are synthesized, that they can be said and told apart."""
         if self.synthesized:
-            check_words(self.words)
+            check_words(self.words, self.language)
+            if self.voices is not None:
+                NeuralVoices(self.voices, self.language).check(self.words)
         else:
             warn_of_parts(self.words)
         _ = self.files
@@ -225,7 +236,7 @@ class Keywords(WaveformData):
         labels = [self.label_of(item.label) for item in files]
         speakers = [item.speaker or relative_name(item.file, self.folder) for item in files]
         for texts, label_names in self.texts(split):
-            spoken, voices = self.speak(texts, split)
+            spoken, voices = self.speak(texts, split, label_names[0])
             clips.append(spoken)
             labels += [self.label_of(name) for name in label_names]
             speakers += voices
@@ -280,13 +291,22 @@ class Keywords(WaveformData):
         None is a held-out word or sounds like one.
         """
         said = {word for item in self.speech_recordings for word in item.words or ()}
-        words = spoken_negatives(self.words, count, sorted(said), excluded=sorted(self.held_out_words))
+        held_out = sorted(self.held_out_words)
+        words = spoken_negatives(self.words, count, sorted(said), excluded=held_out, language=self.language)
         return [words[index % len(words)] for index in range(count)]
 
-    def speak(self, texts: Sequence[str], split: str) -> tuple[Tensor, list[str]]:
+    def speak(self, texts: Sequence[str], split: str, label: str) -> tuple[Tensor, list[str]]:
         """Synthesize texts as clips by voices of the split: int16 (F, N), and the voice of each."""
-        voices, sounds = zip(*synthesize_split(texts, split, split_generator(split, 0)), strict=True)
-        return torch.stack([fit_length(sound, self.samples) for sound in sounds]), [speaker(voice) for voice in voices]
+        generator = split_generator(split, 0)
+        neural = None if self.voices is None or label == UNKNOWN else NeuralVoices(self.voices, self.language)
+        if neural and neural.speakers(split):
+            spoken = neural.synthesize(texts, split, generator)
+        else:
+            spoken = [
+                (speaker(voice), sound) for voice, sound in synthesize_split(texts, split, generator, self.language)
+            ]
+        voices, sounds = zip(*spoken, strict=True)
+        return torch.stack([fit_length(sound, self.samples) for sound in sounds]), list(voices)
 
     def training_items(self, clips: Tensor, labels: Tensor, speakers: list[str], speech: Tensor) -> KeywordItems:
         """The training clips, and how many are made anew for every batch."""
