@@ -8,16 +8,19 @@ import ast
 from importlib.util import resolve_name
 from pathlib import Path
 
+import pytest
+
 import vitspeech
+import vitspeech.data
 from vitspeech.commands import VERBS
 
 PROJECT = Path(__file__).parents[1]
 PACKAGE = PROJECT / "vitspeech"
 FILES = sorted(PACKAGE.rglob("*.py"))
 SCRIPTS = sorted((PROJECT / "scripts").glob("*.py"))
-LAYERS = """errors json_text terminal torch_audio files trust command_line provenance samples attention encoders
-    frontends metrics decoding data models checkpoint inference plots evaluation spotting tasks training
-    sweep receptive export commands __main__""".split()
+LAYERS = """lazy_names errors json_text terminal torch_audio files trust command_line provenance samples attention
+    encoders frontends metrics decoding data models checkpoint inference plots evaluation spotting tasks training sweep
+    receptive export commands __main__""".split()
 FOLDER_SIZE = 14  # files that a reader takes in at a glance
 FORBIDDEN_NAMES = {"utils", "common", "misc", "helpers", "base"}
 
@@ -111,8 +114,9 @@ def test_no_modules_import_each_other():
     assert circles(graph) == []
 
 
-def test_public_names_are_listed_once_for_each_purpose():
-    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+@pytest.mark.parametrize("package", [vitspeech, vitspeech.data])
+def test_public_names_are_listed_once_for_each_purpose(package):
+    tree = ast.parse(Path(package.__file__).read_text())
     for_type_checkers = {
         f"{node.module}.{alias.name}"
         for block in tree.body
@@ -120,9 +124,12 @@ def test_public_names_are_listed_once_for_each_purpose():
         for node in block.body
         for alias in node.names
     }
-    assert for_type_checkers == {f"{module}.{name}" for name, module in vitspeech._MODULE_OF.items()}
-    for name in vitspeech.__all__:
-        assert getattr(vitspeech, name).__name__ == name and name in dir(vitspeech)
+    assert for_type_checkers == {f"{module}.{name}" for name, module in package._MODULE_OF.items()}
+    assert package.__all__ == sorted(package._MODULE_OF)
+    for name in package.__all__:
+        assert getattr(package, name).__name__ == name and name in dir(package)
+    with pytest.raises(AttributeError, match=rf"module '{package.__name__}' has no attribute 'Vit'"):
+        package.Vit  # noqa: B018
 
 
 def test_folders_can_be_taken_in_at_a_glance():

@@ -5,8 +5,9 @@ The names in `__all__` are the public interface: what configs, scripts and users
 checkers, which take `A as A` for a public name.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from vitspeech.lazy_names import on_first_use
 
 if TYPE_CHECKING:
     from vitspeech.attention import (
@@ -121,16 +122,4 @@ _NAMES_IN_MODULE = {
 }
 _MODULE_OF = {name: f"vitspeech.{module}" for module, names in _NAMES_IN_MODULE.items() for name in names.split()}
 __all__ = sorted(_MODULE_OF)
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name on first use."""
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module 'vitspeech' has no attribute {name!r}")
-    value = getattr(import_module(_MODULE_OF[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = on_first_use(__name__, _MODULE_OF)

@@ -24,10 +24,10 @@ from typing import (
 )
 
 from vitspeech.data.audio.reading import HIGHEST_HZ, LONGEST_S, LOWEST_HZ, SHORTEST_S
-from vitspeech.data.utterances.module import PIECES, check_vocabulary
 from vitspeech.data.utterances.subwords import Subwords
 from vitspeech.decoding.keywords import SpottingSettings
 from vitspeech.decoding.search import SEARCH_RANGES
+from vitspeech.decoding.vocabulary import PIECES, check_vocabulary
 from vitspeech.errors import InputError, shown
 from vitspeech.trust import KNOWN_PACKAGES
 

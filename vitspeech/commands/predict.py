@@ -40,12 +40,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     from vitspeech.inference.batches import open_results, stopped_at
     from vitspeech.inference.predict import BATCH
-    from vitspeech.plots.attention import check_drawable, draw_attention
 
     device = command_line.find_device(options.device)
     model = vitspeech.load(options.checkpoint, trust=options.trust)
     model.network.to(device)
     if options.attention:
+        from vitspeech.plots.attention import check_drawable, draw_attention
+
         check_drawable(model)
     results = partial(vitspeech.predict, model, options.paths, top=options.top, batch=BATCH)
     if options.out is None:

@@ -46,7 +46,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from vitspeech.data.audio.reading import AudioParts
     from vitspeech.inference.microphone import listen
     from vitspeech.inference.spotting import alarms_per_hour
-    from vitspeech.plots.transcript import draw_transcript
 
     torch.set_num_threads(1)  # parts of a tenth of a second are too small for more threads
     language = command_line.language_settings(options)
@@ -70,6 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rate_per_hour, low, high = alarms_per_hour(count, audio_s)
         print(f"false alarms per hour: {rate_per_hour:.1f} (95 % interval {low:.1f} to {high:.1f})")
     if options.picture:
+        from vitspeech.plots.transcript import draw_transcript
+
         draw_transcript(model, Path(options.file), options.picture, search=search)
         print(options.picture)
 
@@ -114,7 +115,6 @@ def listener_of(model: "vitspeech.Model", search: "vitspeech.Search", options: a
     from vitspeech.inference.label_stream import is_labeling
     from vitspeech.inference.spotting import WordSpotter
     from vitspeech.inference.transcript import is_transcribing
-    from vitspeech.plots.transcript import check_drawable
 
     transcribes, labels = is_transcribing(model), is_labeling(model)
     does = "transcribes" if transcribes else "labels frames" if labels else "spots single words"
@@ -126,6 +126,8 @@ def listener_of(model: "vitspeech.Model", search: "vitspeech.Search", options: a
     if options.picture and not transcribes and not labels:
         raise InputError(f"{options.checkpoint} {does}: --picture is for transcripts and labels of frames")
     if options.picture:
+        from vitspeech.plots.transcript import check_drawable
+
         check_drawable(model)
     if transcribes:
         return vitspeech.TranscriptStream(model, search=search)

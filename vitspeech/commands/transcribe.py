@@ -41,8 +41,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     from vitspeech.inference.decode import check_search, with_default_beam
     from vitspeech.inference.transcribe import BATCH
-    from vitspeech.plots.transcript import draw_transcript
-    from vitspeech.plots.utterance_attention import check_drawable, draw_utterance_attention
 
     given = command_line.settings(options, "beam", "length_penalty", "ctc_weight")
     options.device = command_line.find_device(options.device)
@@ -56,6 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     search = with_default_beam(search, model.network, model.labels)
     check_search(model, search, given)
     if options.attention:
+        from vitspeech.plots.utterance_attention import check_drawable, draw_utterance_attention
+
         check_drawable(model)
     results = partial(vitspeech.transcribe, model, options.paths, search=search, batch=BATCH, progress=True)
     if options.format:
@@ -64,10 +64,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write_table(results, model, search.settings(), options)
     else:
         print_transcripts(results, options)
-    for picture, draw in ((options.picture, draw_transcript), (options.attention, draw_utterance_attention)):
-        if picture:
-            draw(model, Path(options.paths[0]), picture, search=search)
-            print(picture)
+    if options.picture:
+        from vitspeech.plots.transcript import draw_transcript
+
+        draw_transcript(model, Path(options.paths[0]), options.picture, search=search)
+        print(options.picture)
+    if options.attention:
+        draw_utterance_attention(model, Path(options.paths[0]), options.attention, search=search)
+        print(options.attention)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -138,14 +142,14 @@ def print_symbols(
     model: "vitspeech.Model", texts: Sequence[str], given: dict[str, float], picture: Path | None
 ) -> None:
     """Print each sequence with its output, and draw what the decoder attends to."""
-    from vitspeech.inference.symbols import read_symbols
-    from vitspeech.plots.cross_attention import align_symbols, draw_alignments
-
     transcripts = vitspeech.transcribe_symbols(model, texts, search=vitspeech.Search(**{"beam": 1} | given))
     for text, transcript in zip(texts, transcripts, strict=True):
         spaced = any(character.isspace() for character in text) or any(len(label) > 1 for label in model.labels)
         print(f"{text} -> {transcript.text if spaced else transcript.text.replace(' ', '')}")
     if picture:
+        from vitspeech.inference.symbols import read_symbols
+        from vitspeech.plots.cross_attention import align_symbols, draw_alignments
+
         symbols = model.preprocessing["symbols"]
         pairs = zip([read_symbols(text, symbols) for text in texts], transcripts, strict=True)
         alignments = [align_symbols(model.network, symbols, model.labels, given, said.indices) for given, said in pairs]

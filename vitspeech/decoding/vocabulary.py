@@ -5,12 +5,15 @@ labels, which separates words. Pieces (byte-pair units) begin with `WORD_START` 
 (Kudo and Richardson 2018, arXiv:1808.06226).
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
 from vitspeech.decoding.unit_runs import Segment
+from vitspeech.errors import InputError
 
 WORD_START = "▁"  # U+2581, as in SentencePiece
+PIECES = "pieces"
 
 
 def vocabulary_kind(labels: Sequence[str]) -> Literal["words", "characters", "pieces"]:
@@ -18,6 +21,16 @@ def vocabulary_kind(labels: Sequence[str]) -> Literal["words", "characters", "pi
     if " " in labels:
         return "characters"
     return "pieces" if any(label.startswith(WORD_START) for label in labels) else "words"
+
+
+def check_vocabulary(vocabulary: Sequence[str], units: str) -> None:
+    """Check that transcripts can be written with a vocabulary."""
+    for unit, count in Counter(vocabulary).items():
+        is_word, is_character = unit.split() == [unit], len(unit) == 1 and (unit == " " or not unit.isspace())
+        if count > 1 or (units == "words" and not is_word) or (units == "characters" and not is_character):
+            raise InputError(f"vocabulary: {unit!r} is there twice, or is not one of the {units}")
+    if not vocabulary or (units == "characters" and " " not in vocabulary):
+        raise InputError("vocabulary: is empty, or ' ' is missing, which separates words")
 
 
 def to_text(names: Sequence[str], labels: Sequence[str]) -> str:

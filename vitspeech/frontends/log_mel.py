@@ -5,6 +5,7 @@ Frames do not depend on each other or on the utterance, so the frames of a strea
 Shapes: B batch, N samples, F frames, M mel bins, W samples per frame, H hop in samples.
 """
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any, Self
@@ -13,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from vitspeech.errors import InputError, check_number
-from vitspeech.torch_audio import torchaudio
 
 LOWEST_STD = 1.0  # nats, 4.3 dB: lower bound of the standard deviation of a bin
 LONGEST = 60  # seconds of a recording at once
@@ -79,11 +79,7 @@ class LogMel(nn.Module):
         self.mels, self.sample_rate_hz, self.epsilon, self.floor_db = mels, sample_rate_hz, epsilon, floor_db
         # A power of two is fast, and up to 124 mels fine enough that every filter contains an FFT bin.
         self.transform = 2 ** (self.window_samples - 1).bit_length()
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "At least one mel filterbank has all zero values")
-            filters = torchaudio.functional.melscale_fbanks(
-                self.transform // 2 + 1, low_hz, high_hz, mels, sample_rate_hz
-            )
+        filters = mel_filters(self.transform // 2 + 1, low_hz, high_hz, mels, sample_rate_hz)
         if empty := int((filters == 0).all(0).sum()):
             warnings.warn(
                 f"{empty} of {mels} mel filters contain no FFT bin, so their outputs are constant; use fewer "
@@ -165,6 +161,16 @@ class LogMel(nn.Module):
         if f"{prefix}mean" in state_dict:
             state_dict.setdefault(f"{prefix}floor", torch.full_like(self.floor, self.epsilon))
         super()._load_from_state_dict(state_dict, prefix, *arguments)
+
+
+def mel_filters(lines: int, low_hz: float, high_hz: float, mels: int, sample_rate_hz: int) -> Tensor:
+    """The filters of torchaudio's `melscale_fbanks`, to the last bit: triangles on the HTK scale (lines, M)."""
+    low, high = (2595 * math.log10(1 + hz / 700) for hz in (low_hz, high_hz))
+    edges_hz = 700 * (10 ** (torch.linspace(low, high, mels + 2) / 2595) - 1)
+    lines_hz = torch.linspace(0, sample_rate_hz // 2, lines)[:, None]
+    rising = (lines_hz - edges_hz[:-2]) / edges_hz.diff()[:-1]
+    falling = (edges_hz[2:] - lines_hz) / edges_hz.diff()[1:]
+    return rising.minimum(falling).clamp(min=0)
 
 
 def check_samples(waveforms: Tensor) -> None:

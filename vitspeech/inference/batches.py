@@ -13,8 +13,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from tqdm import tqdm
-
 from vitspeech.checkpoint.model import Model
 from vitspeech.data.tables import Columns, GrowingTable
 from vitspeech.errors import InputError, check_number
@@ -73,38 +71,43 @@ def run_in_batches(
             waiting.append((file, readers.submit(read, file)))
         return len(waiting) == BATCHES_AHEAD * batch
 
-    done = after.count if after else 0
+    done, bar = after.count if after else 0, None
     try:
         more = fill()
-        single = not more and len(waiting) <= batch
-        with tqdm(desc="files", initial=done, disable=not progress or single, leave=False) as bar:
-            while waiting:
-                taken = [waiting.popleft() for _ in range(min(batch, len(waiting)))]
-                inputs, errors = {}, {}
-                for index, (_, reading) in enumerate(taken):
-                    try:
-                        inputs[index] = reading.result()
-                    except (ValueError, OSError) as error:
-                        if on_error is None:
-                            raise
-                        errors[index] = error
-                more = more and fill()
-                done += len(taken)
-                if not more and bar.total is None:
-                    bar.total = done + len(waiting)
-                    bar.refresh()
-                good = [taken[index][0] for index in inputs]
-                results = iter(run(good, list(inputs.values())) if inputs else ())
-                for index, (file, _) in enumerate(taken):
-                    result = errors[index] if index in errors else next(results)
-                    if not isinstance(result, Exception):
-                        yield file, result
-                    elif on_error is None:
-                        raise result
-                    else:
-                        on_error(file, result)
+        if progress and (more or len(waiting) > batch):
+            from tqdm import tqdm
+
+            bar = tqdm(desc="files", initial=done, leave=False)
+        while waiting:
+            taken = [waiting.popleft() for _ in range(min(batch, len(waiting)))]
+            inputs, errors = {}, {}
+            for index, (_, reading) in enumerate(taken):
+                try:
+                    inputs[index] = reading.result()
+                except (ValueError, OSError) as error:
+                    if on_error is None:
+                        raise
+                    errors[index] = error
+            more = more and fill()
+            done += len(taken)
+            if bar is not None and bar.total is None and not more:
+                bar.total = done + len(waiting)
+                bar.refresh()
+            good = [taken[index][0] for index in inputs]
+            results = iter(run(good, list(inputs.values())) if inputs else ())
+            for index, (file, _) in enumerate(taken):
+                result = errors[index] if index in errors else next(results)
+                if not isinstance(result, Exception):
+                    yield file, result
+                elif on_error is None:
+                    raise result
+                else:
+                    on_error(file, result)
+            if bar is not None:
                 bar.update(len(taken))
     finally:
+        if bar is not None:
+            bar.close()
         readers.shutdown(cancel_futures=True)
 
 

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from vitspeech.checkpoint.model import Model
 from vitspeech.data.audio.reading import IN_PARTS, Notes, TooLongError, fit_length, read_clip, walk_audio
-from vitspeech.data.images.module import normalize
-from vitspeech.data.images.reading import read_picture, walk_pictures
+from vitspeech.data.images.reading import normalize, read_picture, walk_pictures
 from vitspeech.errors import InputError, check_number
 from vitspeech.inference.batches import OnError, Position, run_in_batches
 from vitspeech.inference.stream import FULL_SCALE

@@ -7,7 +7,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from tqdm import tqdm
 
 from vitspeech.checkpoint.model import Model
 from vitspeech.data.audio.reading import IN_PARTS, AudioParts, Notes, TooLongError, read_clip, walk_audio
@@ -97,7 +96,12 @@ def read_recording(path: Path, sample_rate_hz: int, refusal: str | None, notes: 
 
 def with_bar(recording: AudioParts, progress: bool) -> Iterator[Tensor]:
     """The parts of a recording, with a progress bar in seconds of sound if standard error is a terminal."""
-    options = {"bar_format": BAR, "disable": None if progress else True, "leave": False}
+    if not progress:
+        yield from recording
+        return
+    from tqdm import tqdm
+
+    options = {"bar_format": BAR, "disable": None, "leave": False}
     with tqdm(desc=recording.path.name, total=recording.duration_s, **options) as bar:
         for part in recording:
             yield part

@@ -6,7 +6,6 @@ Shapes: B batch, N image side, M side of the feature maps, W features before the
 import itertools
 from typing import Literal
 
-import timm
 import torch
 from torch import Tensor, nn
 
@@ -41,6 +40,8 @@ class CNN(nn.Module):
             self.pool = nn.Sequential(nn.AdaptiveMaxPool2d(1), nn.Flatten())
             features = widths[-1]
         else:
+            import timm
+
             self.body = timm.create_model("resnet18", num_classes=0)
             self.body.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
             self.body.maxpool = nn.Identity()

@@ -7,7 +7,6 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
-import timm
 from torch import Tensor, nn
 
 from vitspeech.errors import InputError
@@ -39,6 +38,8 @@ class TimmModel(nn.Module):
         image: int | None = None,
     ) -> None:
         super().__init__()
+        import timm
+
         # Only names of timm's own registry: `hf-hub:` and `local-dir:` would download or read what a config names.
         options = options or {}
         if not timm.is_model(timm_name) or ":" in timm_name:

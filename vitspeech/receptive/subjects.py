@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from vitspeech import checkpoint
 from vitspeech.checkpoint.transfer import interpolate_positions
-from vitspeech.data.images.module import normalize
+from vitspeech.data.images.reading import normalize
 from vitspeech.errors import InputError
 from vitspeech.models import MaskedSpeechModel, SpeechTranscriber, TimmModel, ViT
 from vitspeech.receptive.fields.layers import INPUT, Layer

@@ -3,7 +3,7 @@
 import numpy
 import torch
 
-from vitspeech.data.images.module import normalize
+from vitspeech.data.images.reading import normalize
 
 
 def test_normalize_is_the_textbook_formula():

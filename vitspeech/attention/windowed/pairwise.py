@@ -21,7 +21,6 @@ from vitspeech.attention.windowed.blocks import BLOCK
 PAIRS_AT_ONCE = 2**21  # numbers in the vectors of all pairs of a block
 
 
-@torch.compiler.disable  # a graph of all blocks takes long to compile
 def attend(
     query: Tensor,
     key: Tensor,

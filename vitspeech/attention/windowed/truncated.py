@@ -13,7 +13,7 @@ from vitspeech.attention.kernels import Kernel, choose_kernel, request_for
 from vitspeech.attention.masks import check_context, check_padding, window_counts, window_mask
 from vitspeech.attention.positions import RelativePositions
 from vitspeech.attention.scores import NORMALIZERS, ScaledDot, Score
-from vitspeech.attention.windowed import flex, pairwise
+from vitspeech.attention.windowed import pairwise
 from vitspeech.attention.windowed.blocks import BLOCK
 from vitspeech.attention.windowed.blockwise import Blockwise, Window
 from vitspeech.errors import named
@@ -77,11 +77,16 @@ def truncated_attention(
         return attend_dense(query, key, value, mask, score, fused=kernel is Kernel.FUSED, **options)
     last = max(tokens - 1, 0)
     left, right = (last if context is None else min(context, last) for context in (left, right))
+    attend_pairwise, attend_blockwise = pairwise.attend, Blockwise.apply
+    if torch.compiler.is_compiling():
+        from vitspeech.attention.windowed.uncompiled import attend_blockwise, attend_pairwise
     if kernel is Kernel.PAIRWISE:
         query, key = query.to(value.dtype), key.to(value.dtype)
-        return pairwise.attend(query, key, value, left, right, padding=padding, score=score, **options)
+        return attend_pairwise(query, key, value, left, right, padding=padding, score=score, **options)
     query, key = (part.to(value.dtype) for part in score.prepare(query, key))
     if kernel is Kernel.FLEX:
+        from vitspeech.attention.windowed import flex  # and with it torch's compiler
+
         return flex.attend(query, key, value, left, right, padding, score.scale)
     if kernel is Kernel.FUSED_CAUSAL:
         return attend_fused(query, key, value, scale=score.scale, causal=True)
@@ -93,7 +98,7 @@ def truncated_attention(
     counts = window_counts(padding, tokens, left, right, query.device)
     options = {"scale": score.scale, "normalizer": normalizer, "dropout": dropout}
     window = make_window(left, right, padding, counts, value.dtype, **options)
-    return blockwise(query, key, value, *parameters, window)
+    return attend_blockwise(query, key, value, *parameters, window)
 
 
 def make_window(
@@ -117,9 +122,3 @@ def make_window(
         greatest = torch.full_like(padding, torch.inf, dtype=dtype).masked_fill_(~padding, lowest)
     seed = int(torch.randint(2**62, ())) if dropout else 0
     return Window(left, right, greatest=greatest, factor=factor, dropout=dropout, seed=seed, block=BLOCK, **options)
-
-
-@torch.compiler.disable
-def blockwise(*arguments: Tensor | Window | None) -> Tensor:
-    """`Blockwise`, excluded from `torch.compile`: it reuses buffers, which a traced graph must not do."""
-    return Blockwise.apply(*arguments)

@@ -20,7 +20,6 @@ from vitspeech.data.audio.levels import to_int16
 from vitspeech.data.storage.rows import readable_files
 from vitspeech.errors import InputError, some_names
 from vitspeech.files import check_regular, walk_files
-from vitspeech.torch_audio import resample
 
 SAMPLE_RATE_HZ = 16_000
 LOWEST_HZ, HIGHEST_HZ = 1_000, 384_000
@@ -106,6 +105,8 @@ def read_audio(
             notes.found[LOW_RATE.format(file.rate_hz, file.rate_hz / 2)].append(str(path))
     ratio = resampling_ratio(file.rate_hz, sample_rate_hz)
     if ratio != 1:
+        from vitspeech.torch_audio import resample
+
         samples = resample(torch.from_numpy(samples), ratio.numerator, ratio.denominator).numpy()
     return torch.from_numpy(samples if exact else to_int16(samples))
 
@@ -251,6 +252,8 @@ def resampled(parts: Iterable[Tensor], ratio: Fraction) -> Iterator[Tensor]:
     period. The filter reaches into the neighboring periods, so each stretch is resampled together with them, and their
     samples are then dropped from the result.
     """
+    from vitspeech.torch_audio import resample
+
     period, made = ratio.numerator, ratio.denominator
     reach = math.ceil(ZERO_CROSSINGS * period / (min(period, made) * CUTOFF))  # samples on each side of a period
     margin = math.ceil(reach / period)  # periods

@@ -6,11 +6,11 @@ Shapes: B batch, C channels, N image side.
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from vitspeech.data.batches import TensorItems
 from vitspeech.data.images.augment import Augment
+from vitspeech.data.images.reading import normalize
 from vitspeech.data.module import DataModule, check_augment
 
 
@@ -77,10 +77,3 @@ class ImageData(DataModule):
     def normalize(self, inputs: Tensor) -> Tensor:
         """Convert uint8 pixels (B, C, N, N) to floats with about mean 0 and variance 1 per channel."""
         return normalize(inputs, self.mean, self.std)
-
-
-def normalize(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """(pixels / 255 - mean) / std per channel: uint8 (B, C, N, N) -> floats."""
-    scale = 1 / (255 * torch.tensor(std, device=images.device))
-    shift = torch.tensor(mean, device=images.device) / torch.tensor(std, device=images.device)
-    return images * scale[:, None, None] - shift[:, None, None]

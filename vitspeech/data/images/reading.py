@@ -1,16 +1,19 @@
-"""Reading image files as tensors; `pictures.py` reads them as arrays."""
+"""Reading image files as the tensors that networks take; `pictures.py` reads them as arrays."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
-from pyarrow import Buffer
 from torch import Tensor
 
 from vitspeech.data.images import pictures
 from vitspeech.errors import InputError
 from vitspeech.files import check_regular, walk_files
+
+if TYPE_CHECKING:
+    from pyarrow import Buffer
 
 ENDINGS = {".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".mpo", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff"}
 ENDINGS |= {".webp", ".avif", ".heic", ".heif"}  # the last three cannot be read, but must not be overlooked
@@ -34,7 +37,7 @@ def read_picture(path: str | Path, side: int) -> Tensor:
     return square(path, side, path)
 
 
-def decode_picture(content: Buffer, side: int) -> Tensor:
+def decode_picture(content: "Buffer", side: int) -> Tensor:
     """As `read_picture`, of the bytes of a file."""
     return square(BytesIO(content), side, "a picture of the pack")
 
@@ -55,3 +58,10 @@ def check_picture(path: Path, side: int) -> None:
             pass
     except pictures.PictureError as error:
         raise InputError(str(error)) from None
+
+
+def normalize(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    """(pixels / 255 - mean) / std per channel: uint8 (B, C, N, N) -> floats."""
+    scale = 1 / (255 * torch.tensor(std, device=images.device))
+    shift = torch.tensor(mean, device=images.device) / torch.tensor(std, device=images.device)
+    return images * scale[:, None, None] - shift[:, None, None]

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from vitspeech.errors import InputError
 
@@ -140,6 +139,7 @@ def readable_files(
     `most` is the largest share of broken files; if there are more, this is a `BrokenFilesError`. Several threads call
     `check`. A progress bar that begins with the `verb` is shown from 500 files on.
     """
+    from tqdm import tqdm
 
     def outcome(file: T) -> tuple[Any, str | None]:
         try:

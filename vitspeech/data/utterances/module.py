@@ -4,7 +4,6 @@ Shapes: B utterances, N samples.
 """
 
 import string
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +21,7 @@ from vitspeech.data.storage.packed import Pack, numbers
 from vitspeech.data.utterances.augment import SequenceAugment
 from vitspeech.data.utterances.batch import SpeechBatch, collate
 from vitspeech.data.utterances.subwords import Subwords
+from vitspeech.decoding.vocabulary import PIECES
 from vitspeech.errors import InputError, some_names
 
 
@@ -82,8 +82,6 @@ class PackedUtterances(Dataset):
         return collate(sounds, [self.encode(self.utterances[index].words) for index in indices]), seed
 
 
-UNITS = ("words", "characters", "pieces")
-PIECES = UNITS[-1]
 CHARACTERS = (" ", "'", *string.ascii_lowercase)
 SHOWN_LABELS = 50  # most labels listed in a message: enough for all characters
 
@@ -238,13 +236,3 @@ class UtteranceData(DataModule):
         torch.manual_seed(seed)
         numpy.random.seed(seed)
         return self.augment_batch(speech._replace(waveforms=self.normalize(speech.waveforms)))
-
-
-def check_vocabulary(vocabulary: Sequence[str], units: str) -> None:
-    """Check that transcripts can be written with a vocabulary."""
-    for unit, count in Counter(vocabulary).items():
-        is_word, is_character = unit.split() == [unit], len(unit) == 1 and (unit == " " or not unit.isspace())
-        if count > 1 or (units == "words" and not is_word) or (units == "characters" and not is_character):
-            raise InputError(f"vocabulary: {unit!r} is there twice, or is not one of the {units}")
-    if not vocabulary or (units == "characters" and " " not in vocabulary):
-        raise InputError("vocabulary: is empty, or ' ' is missing, which separates words")

@@ -29,8 +29,9 @@ from vitspeech.data.module import FILES, TEST
 from vitspeech.data.storage.rows import readable, readable_files
 from vitspeech.data.utterances.augment import SequenceAugment, add_noise, joined
 from vitspeech.data.utterances.batch import SpeechBatch, collate
-from vitspeech.data.utterances.module import CHARACTERS, PIECES, UtteranceData, check_vocabulary
+from vitspeech.data.utterances.module import CHARACTERS, UtteranceData
 from vitspeech.data.utterances.subwords import FEWEST, MOST, Subwords
+from vitspeech.decoding.vocabulary import PIECES, check_vocabulary
 from vitspeech.errors import InputError, check_number
 
 TRAINING = "training"

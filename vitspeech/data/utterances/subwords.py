@@ -8,8 +8,6 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Self
 
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-
 from vitspeech.errors import InputError
 
 WORD_START = "▁"  # U+2581: before the first letter of a word, as in SentencePiece
@@ -25,6 +23,8 @@ class Subwords:
     """
 
     def __init__(self, labels: Sequence[str], merges: Sequence[str]) -> None:
+        from tokenizers import Tokenizer, models, pre_tokenizers
+
         self.labels, self.merges = list(labels), list(merges)
         pairs = [tuple(merge.split(" ")) for merge in merges]
         try:
@@ -37,6 +37,8 @@ class Subwords:
     @classmethod
     def learn(cls, transcripts: Iterable[str], count: int) -> Self:
         """Learn so many pieces; the same from the same transcripts in any order."""
+        from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(WORD_START, prepend_scheme="always")
         trainer = trainers.BpeTrainer(vocab_size=count, show_progress=False)
