@@ -12,11 +12,12 @@ import torch
 from torch import nn
 from torch.nn.functional import pad
 from torch.testing import assert_close
+from torchaudio.functional import melscale_fbanks
 from torchaudio.transforms import MelSpectrogram
 
 from vitspeech.errors import InputError
 from vitspeech.frontends import LogMel
-from vitspeech.frontends.log_mel import LONGEST, SLICE
+from vitspeech.frontends.log_mel import LONGEST, SLICE, mel_filters
 
 WINDOW, HOP = 400, 160
 
@@ -59,6 +60,15 @@ def test_single_precision_equals_torchaudio_in_double_precision():
     expected = torchaudios(waveforms.double(), 80)
     assert_close(LogMel().energies(waveforms).double(), expected, rtol=1e-5, atol=0)
     assert_close(LogMel()(waveforms).double(), (expected + 1e-6).log(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:At least one mel filterbank")
+@pytest.mark.parametrize("rate_hz", [8_000, 11_025, 16_000, 44_100])
+@pytest.mark.parametrize("mels", [1, 23, 80, 160])
+def test_the_filters_are_torchaudios_to_the_last_bit(mels, rate_hz):
+    for low_hz, high_hz in ((0.0, rate_hz / 2), (20.0, 3800.5)):
+        expected = melscale_fbanks(257, low_hz, high_hz, mels, rate_hz)
+        assert torch.equal(mel_filters(257, low_hz, high_hz, mels, rate_hz), expected)
 
 
 def test_another_rate_window_hop_and_range_equal_torchaudio():
