@@ -1,12 +1,11 @@
-"""Thresholds with the fewest misses at a wanted rate of false alarms.
+"""The lowest threshold at a wanted rate of false alarms.
 
-The number of alarms above a threshold says little where there are few or none. Just above the highest alarm of
-an hour, about one alarm is to be expected in the next hour, not none; with such a threshold for each of twelve words,
-about twelve. So the rate of a word's alarms above a threshold is estimated by peaks over threshold with exponential
-excesses (Pickands 1975, doi:10.1214/aos/1176343003): the logits of alarms above the k-th highest one are taken to be
-exponential, with one scale for all words.
+The number of alarms above a threshold says little where there are few or none, so the rate is estimated by peaks over
+threshold with exponential excesses (Pickands 1975, doi:10.1214/aos/1176343003): the logits of alarms above the k-th
+highest one are taken to be exponential. All words have one threshold: with one for each, chosen on the same hours,
+`keywords-12` missed half as many words again at the same rate in other hours (docs/history/spotting.md).
 
-The other settings of the decoder are searched over a small grid, one number after another, with the best thresholds for
+The other settings of the decoder are searched over a small grid, one number after another, with the best threshold for
 each. The result is written into the model's card.
 
 Shapes: W words of the model, S conditions with alarms, G steps of thresholds.
@@ -42,9 +41,9 @@ from vitspeech.spotting.measure import (
 from vitspeech.spotting.streams import NAMES, OTHERS, SOUNDS, SPEECH, speech_streams, word_streams
 
 STEPS = numpy.round(numpy.arange(-4, 14.01, 0.1), 1)  # thresholds in logits: 0.018 to 0.9999992
-TAIL = 20  # alarms k of a word that its rate is estimated from, or as many as there are
-# Alarms at a probability of one half that a word without any is taken to have, times the number of words.
-FEW = 0.5
+HALF = int(numpy.flatnonzero(STEPS == 0)[0])  # the step of a probability of one half
+TAIL = 20  # alarms k that the rate is estimated from, or as many as there are
+FEW = 0.5  # alarms at a probability of one half that are assumed if there are none
 GRID = {
     "token_probability": (0.3, 0.45, 0.6),
     "smoothing_s": (0.04, 0.12, 0.2),
@@ -74,50 +73,23 @@ class Choice:
 
 
 def choose(counts: Counts, wanted: Mapping[str, float]) -> Choice:
-    """The thresholds with the highest recall at which the expected rate of each condition is at most the wanted one.
+    """The threshold at which the expected rate of each condition is at most the wanted one, the same for all words.
 
-    All thresholds start where the word is just found once, which has the fewest alarms. The threshold of the word that
-    gains most recall for its alarms is lowered, again and again, as far as the rates allow. If no thresholds reach the
-    wanted rates (an hour, for each condition that counts), the choice is that with the lowest ones.
+    It is the lowest such threshold, but below one half only as far as that finds more words. If none reaches the wanted
+    rates (an hour, for each condition that counts), it is the highest one that finds a word.
     """
     limits = numpy.array([wanted.get(name, math.inf) for name in counts.conditions])
-    rates, recalls = alarm_rates(counts), word_recalls(counts)
-    usage = (rates / limits[:, None, None]).max(0) if len(limits) else numpy.zeros_like(recalls)  # only for ranking
-    words = numpy.arange(len(counts.words))
-    place = numpy.array([highest_useful(recall) for recall in recalls])
-    while True:
-        best, best_gain = None, 0.0
-        now = rates[:, words, place].sum(1)
-        for word in words.tolist():
-            lower = numpy.arange(place[word])
-            gains = recalls[word, lower] - recalls[word, place[word]]
-            total = now[:, None] - rates[:, word, place[word]][:, None] + rates[:, word, lower]
-            fits = (total <= limits[:, None]).all(0) & (gains > 0)
-            if fits.any():
-                costs = usage[word, lower] - usage[word, place[word]]
-                ratio = numpy.where(fits, gains / numpy.maximum(costs, 1e-12), -1.0)
-                step = int(ratio.argmax())
-                if ratio[step] > best_gain:
-                    best, best_gain = (word, int(lower[step])), float(ratio[step])
-        if best is None:
-            break
-        place[best[0]] = best[1]
-    thresholds = {
-        word: float(1 / (1 + math.exp(-STEPS[step]))) for word, step in zip(counts.words, place.tolist(), strict=True)
-    }
-    expected = rates[:, words, place].sum(1).tolist()
-    return Choice(
-        thresholds,
-        dict(zip(counts.conditions, expected, strict=True)),
-        float(recalls[words, place].mean()),
-        counts.at(thresholds),
-    )
-
-
-def highest_useful(recall: numpy.ndarray) -> int:
-    """The highest step at which a word is found at all; the highest of all for a word that never is: (G,) -> step."""
-    found = numpy.flatnonzero(recall > 0)
-    return int(found[-1]) if len(found) else len(recall) - 1
+    rates, recalls = alarm_rates(counts), word_recalls(counts).mean(0)
+    useful = numpy.flatnonzero(recalls > 0)
+    fits = numpy.flatnonzero((rates <= limits[:, None]).all(0) & (recalls > 0))
+    if len(fits):
+        best = fits[recalls[fits] == recalls[fits].max()]
+        step = int(min(best[-1], max(fits[0], HALF)))
+    else:
+        step = int(useful[-1]) if len(useful) else len(STEPS) - 1
+    thresholds = dict.fromkeys(counts.words, float(1 / (1 + math.exp(-STEPS[step]))))
+    expected = dict(zip(counts.conditions, rates[:, step].tolist(), strict=True))
+    return Choice(thresholds, expected, float(recalls[step]), counts.at(thresholds))
 
 
 def word_recalls(counts: Counts) -> numpy.ndarray:
@@ -135,49 +107,34 @@ def word_recalls(counts: Counts) -> numpy.ndarray:
 
 
 def alarm_rates(counts: Counts) -> numpy.ndarray:
-    """The expected false alarms an hour of each word at each step: (S, W, G).
+    """The expected false alarms an hour in each condition at each step: (S, G).
 
     Alarms below the lowest step say nothing of the others, and are left out.
     """
-    rates = numpy.zeros((len(counts.conditions), len(counts.words), len(STEPS)))
+    rates = numpy.zeros((len(counts.conditions), len(STEPS)))
     is_counted = counts.logit >= STEPS[0]
-    for condition in range(len(counts.conditions)):
-        logits = [
-            numpy.sort(counts.logit[is_counted & (counts.condition == condition) & (counts.label == word)])[::-1]
-            for word in range(len(counts.words))
-        ]
-        scale = tail_scale(logits)
-        for word, values in enumerate(logits):
-            alarms = tail_rates(values, scale, FEW / len(logits))
-            rates[condition, word] = alarms / max(counts.hours[condition, word], 1e-9)
+    for condition, hours in enumerate(counts.hours):
+        of_condition = is_counted & (counts.condition == condition)
+        alarms = [int((of_condition & (counts.label == word)).sum()) for word in range(len(counts.words))]
+        rate = float((alarms / numpy.maximum(hours, 1e-9)).sum())  # each word's over its own hours
+        effective = sum(alarms) / rate if rate else max(float(hours.min()), 1e-9)
+        rates[condition] = tail_rates(numpy.sort(counts.logit[of_condition])[::-1]) / effective
     return rates
 
 
-def tail_scale(logits: Sequence[numpy.ndarray]) -> float:
-    """The mean excess of alarms over the k-th highest one, over all words; 1 if there are too few alarms.
-
-    The logits of each word are sorted, the highest first. Of k alarms, k − 1 are excesses.
-    """
-    tails = [numpy.minimum(values[:TAIL], STEPS[-1]) for values in logits if len(values) > 1]
-    count = sum(len(tail) - 1 for tail in tails)
-    excess = sum(float((tail - tail[-1]).sum()) for tail in tails)
-    return max(excess / count, 0.1) if count >= 5 and excess > 0 else 1.0
-
-
-def tail_rates(values: numpy.ndarray, scale: float, few: float) -> numpy.ndarray:
+def tail_rates(values: numpy.ndarray) -> numpy.ndarray:
     """The expected number of alarms at or above each step: counted below the tail, fitted or counted in it: (G,).
 
-    Args:
-        values: The logits of the alarms, the highest first.
-        scale: From `tail_scale`.
-        few: Number of alarms assumed for a word without any, at probabilities of one half and below.
+    `values` are the logits of alarms, the highest first. Of k alarms, k − 1 are excesses; a scale of 1 is assumed if
+    there are too few.
     """
     if not len(values):
-        return few * numpy.exp(-numpy.maximum(STEPS, 0) / scale)
-    tail = min(TAIL, len(values))
-    fitted = tail * numpy.exp(-(STEPS - values[tail - 1]) / scale)
+        return FEW * numpy.exp(-numpy.maximum(STEPS, 0))
+    tail = numpy.minimum(values[:TAIL], STEPS[-1])
+    scale = max((tail - tail[-1]).sum() / (len(tail) - 1), 0.1) if len(tail) > 5 else 1.0
+    fitted = len(tail) * numpy.exp(-(STEPS - tail[-1]) / scale)
     counted = (values[None] >= STEPS[:, None]).sum(1)
-    return numpy.where(values[tail - 1] >= STEPS, counted, numpy.maximum(fitted, counted))
+    return numpy.where(tail[-1] >= STEPS, counted, numpy.maximum(fitted, counted))
 
 
 @dataclass(frozen=True)
@@ -351,7 +308,7 @@ def save_settings(model: str | Path, settings: SpottingSettings, choice: dict[st
     return card
 
 
-def first_look(model: Model, keywords: Path | None, speech: Path | None) -> list[str]:
+def first_look(model: Model, keywords: Path | None, speech: Sequence[Path]) -> list[str]:
     """What `spot` and `tune` would find on validation recordings of the words and on speech: one or two lines.
 
     It takes seconds: few words, at most an hour of speech, and the decoder's settings as they are.
@@ -359,10 +316,10 @@ def first_look(model: Model, keywords: Path | None, speech: Path | None) -> list
     listener, lines, recorded = Listener(model), [], set()
     words, settings = listener.words, listener.settings
     if keywords is not None:
-        recorded = {item.label for item in word_recordings(keywords)["validation"]}.intersection(words)
+        recorded = {item.label for item in word_recordings(keywords, words)["validation"]}.intersection(words)
     if recorded:
         makers, _ = word_streams(keywords, words, "validation", LOOK_CLIPS, 0, with_others=False)
-        makers += speech_streams(speech, "validation", LOOK_HOURS, 0) if speech else []
+        makers += [make for folder in speech for make in speech_streams(folder, "validation", LOOK_HOURS, 0)]
         heard = listener.hear(makers, "as a spotter")
         counts = Counts(words, heard, listener.candidates(heard, settings), settings.refractory_s)
         point = counts.at({word: settings.threshold(word) for word in words})

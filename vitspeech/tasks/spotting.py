@@ -85,9 +85,17 @@ class Spotting(Classification):
         if not isinstance(data, Keywords):
             return []
         try:
-            return first_look(load(folder, trust=self.trust), data.folder, data.speech_folder)
+            return first_look(load(folder, trust=self.trust), data.folder, data.speech_folders)
         except (InputError, OSError) as error:  # such as speech of too few speakers; the run is finished all the same
             return [f"not measured as a spotter: {error}"]
+
+    def on_train_epoch_start(self) -> None:
+        """Find hard negatives after each quarter of the training but the last; see `Keywords.mined`."""
+        data, epochs, epoch = self.trainer.datamodule, self.trainer.max_epochs or 0, self.trainer.current_epoch
+        if isinstance(data, Keywords) and epoch and 4 * epoch // epochs > 4 * (epoch - 1) // epochs:
+            self.network.eval()
+            data.mine(self.network.forward_frames, epoch)
+            self.network.train()
 
     def clip_logits(self, clips: Tensor) -> Tensor:
         """The logits of clips in rows: (B, N) -> (B, C)."""

@@ -6,12 +6,13 @@ both. So halves of two keywords joined, a keyword cut in half, and cuts of conti
 Shapes: B batch, N samples of a clip, F clips that are kept, A samples of speech.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy
 import torch
 from torch import Tensor
+from torch.nn.functional import avg_pool1d, max_pool1d
 from tqdm import tqdm
 
 from vitspeech.data.audio.continuous import Speech, list_speech, read_without, speech_split
@@ -21,6 +22,8 @@ from vitspeech.data.storage.rows import UNREADABLE, report_broken
 from vitspeech.errors import InputError
 
 FADE = 160  # samples, 10 ms at 16 kHz, at each cut
+HARDEST, NEAR = 1000, 3200  # places of speech that are mined, and samples that a cut may be off
+PIECE = 60 * SAMPLE_RATE_HZ  # of speech that a network hears at once
 
 
 def join_halves(first: numpy.ndarray, second: numpy.ndarray) -> numpy.ndarray:
@@ -84,9 +87,11 @@ class KeywordItems(TensorItems):
         made: Mapping[str, int],
         words: int,
         speech: Tensor,
+        mined: float = 0.0,
     ) -> None:
         super().__init__(inputs, labels, speakers)
-        self.words, self.speech = words, speech
+        self.words, self.speech, self.mined = words, speech, mined
+        self.hard = torch.empty(0, dtype=torch.long)  # the first samples of the hardest cuts of speech
         self.kinds = [kind for kind, count in made.items() for _ in range(count)]
         self.keywords = (labels < words).nonzero()[:, 0]
         made_labels = [words + 1 if kind == SILENT else words for kind in self.kinds]
@@ -103,9 +108,38 @@ class KeywordItems(TensorItems):
             if kind == ALTERED:
                 clips[row] = torch.from_numpy(self.alter(generator))
             elif kind == SPEECH:
-                start = int(generator.integers(len(self.speech) - clips.shape[1] + 1))
+                start = self.start_of_cut(generator, clips.shape[1])
                 clips[row] = self.speech[start : start + clips.shape[1]]
         return clips, self.labels[indices], seed
+
+    def start_of_cut(self, generator: numpy.random.Generator, samples: int) -> int:
+        """Where a cut of the speech begins: anywhere, or for the share `mined` near one of the hardest places."""
+        last = len(self.speech) - samples
+        if len(self.hard) and generator.random() < self.mined:
+            start = int(self.hard[generator.integers(len(self.hard))]) + int(generator.integers(-NEAR, NEAR + 1))
+            return min(max(start, 0), last)
+        return int(generator.integers(last + 1))
+
+    @torch.no_grad()
+    def mine(self, network: Callable[[Tensor], Tensor]) -> None:
+        """Find the `HARDEST` places of the speech at which a network finds a keyword most likely.
+
+        `network` maps waveforms within ±1 to the logits of tokens, (B, N) -> (B, T, C). A place is a cut in whose
+        middle the greatest log odds of a keyword are, smoothed over three tokens; each half second has at most one.
+        """
+        samples, found = self.inputs.shape[1], []
+        for first in tqdm(range(0, len(self.speech), PIECE), "hard negatives", disable=None, leave=False):
+            piece = self.speech[first : first + PIECE]
+            if len(piece) < samples:
+                break
+            logits = network(piece[None] / 32768)[0].float()
+            odds = logits[:, : self.words].logsumexp(1) - logits[:, self.words :].logsumexp(1)
+            odds = avg_pool1d(odds[None], 3, 1, 1, count_include_pad=False)[0]
+            hop = len(piece) / len(odds)
+            best, places = max_pool1d(odds[None], round(8000 / hop), return_indices=True)
+            found.append(torch.stack((best[0], first + (places[0] * hop).float() - samples // 2)))
+        odds, starts = torch.cat(found, 1)
+        self.hard = starts[odds.argsort(descending=True)[:HARDEST]].long().clamp(0, len(self.speech) - samples)
 
     def alter(self, generator: numpy.random.Generator) -> numpy.ndarray:
         """Make a clip of keywords that is no keyword: int16 (N,)."""

@@ -1,14 +1,16 @@
 """Keywords among everything else that a microphone hears: the data set to train a keyword spotter on."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from vitspeech.data.audio.background import background_folder
 from vitspeech.data.audio.continuous import Speech
 from vitspeech.data.audio.neural_voices import NeuralVoices
 from vitspeech.data.audio.reading import fit_length, readable_clips
@@ -73,6 +75,8 @@ class Keywords(WaveformData):
         voices: What speaks the keywords: `espeak`, or a folder in `root` with Piper voices or Kokoro-82M, which
             `NeuralVoices` describes; it needs the extra `voices`. A quarter of the clips are spoken, and each is heard
             at four speeds. With fewer than three speakers, validation and test are spoken by eSpeak NG.
+        background: Whether the speech and the noise that come with vitspeech are heard, too: sentences of LibriSpeech,
+            words of Speech Commands and its noise recordings (`checkpoints/background`).
         synthesized: Synthesized training clips of each keyword. Validation and test have a fifth of them each, of the
             keywords of which they have no recordings.
         others: Recordings of other words per clip of a keyword, as far as there are enough.
@@ -80,6 +84,8 @@ class Keywords(WaveformData):
         spoken: Synthesized other words per clip of a keyword.
         speech_cuts: Cuts of continuous speech per clip of a keyword, if there is speech.
         silence: Clips of noise per clip of a keyword.
+        mined: Share of the cuts of speech that are taken where the network, after a quarter, a half and three quarters
+            of the training, finds a keyword most likely (hard negatives, Sung and Poggio 1998, doi:10.1109/34.655648).
         least_clips: Clips of keywords that these numbers are for if there are fewer: what a spotter must reject does
             not depend on how many words it knows.
         held_out_words: Other words whose recordings are in validation and test only, and which are not synthesized
@@ -103,12 +109,14 @@ class Keywords(WaveformData):
         speech: str | None = None,
         language: str = "en",
         voices: str = ESPEAK,
+        background: bool = False,
         synthesized: int = 0,
         others: float = 0.5,
         altered: float = 0.3,
         spoken: float = 0.0,
         speech_cuts: float = 0.7,
         silence: float = 0.1,
+        mined: float = 0.0,
         least_clips: int = 0,
         held_out_words: Sequence[str] = (),
         speech_hours: float | None = None,
@@ -130,6 +138,7 @@ class Keywords(WaveformData):
         }
         for name, share in shares.items():
             check_number(name, share, 0, MOST_SHARE)
+        check_number("mined", mined, 0, 1)
         check_number("synthesized", synthesized, 0, MOST_SPOKEN)
         check_number("least_clips", least_clips, 0, MOST_SPOKEN)
         if speech_hours is not None:
@@ -140,12 +149,16 @@ class Keywords(WaveformData):
         self.root = Path(default_root(root))
         self.folder = None if recordings is None else self.root / recordings
         self.item_root = self.folder
-        self.speech_folder = None if speech is None else self.root / speech
+        own = None if speech is None else self.root / speech
         if speech is None and self.folder is not None and (self.folder / SPEECH_FOLDER).is_dir():
-            self.speech_folder = self.folder / SPEECH_FOLDER
+            own = self.folder / SPEECH_FOLDER
+        self.background = background_folder() if background else None
+        self.speech_folders = [own] if own else []
+        if self.background:
+            self.speech_folders.append(self.background / "speech")
         self.language, self.voices = language, None if voices == ESPEAK else self.root / voices
-        self.shares, self.synthesized, self.least_clips = shares, synthesized, least_clips
-        self.speech_hours, self.fits_batch = speech_hours, batch is None
+        self.shares, self.mined, self.synthesized, self.least_clips = shares, mined, synthesized, least_clips
+        self.speech_hours, self.fits_batch, self.mined_epoch = speech_hours, batch is None, -1
 
     @cached_property
     def files(self) -> dict[str, list[LabeledFile]]:
@@ -164,7 +177,8 @@ class Keywords(WaveformData):
     @cached_property
     def recorded_noise(self) -> dict[str, Tensor]:
         """The noise recordings by name; none if there are none."""
-        return {} if self.folder is None else read_noise(self.folder / NOISE, self.samples, splits=True)
+        folders = [*([self.folder / NOISE] if self.folder else []), *([self.background / "noise"] if self.background else [])]
+        return {name: noise for folder in folders for name, noise in read_noise(folder, self.samples, splits=True).items()}
 
     def prepare_data(self) -> None:
         """Check that the recordings exist and, if words are synthesized, that they can be said and told apart."""
@@ -313,20 +327,35 @@ class Keywords(WaveformData):
         made = {ALTERED: self.count("altered"), SILENT: max(self.count("silence"), 1)}
         if len(speech):
             made[SPEECH] = self.count("speech_cuts")
-        items = KeywordItems(clips, labels, speakers, made=made, words=len(self.words), speech=speech)
+        items = KeywordItems(
+            clips, labels, speakers, made=made, words=len(self.words), speech=speech, mined=self.mined
+        )
         if self.fits_batch:
             self.batch = min(max(len(items) // BATCHES, SMALLEST), LARGEST, len(items))
         return items
 
     @cached_property
     def speech_recordings(self) -> list[Speech]:
-        """The training speakers' recordings of continuous speech, if there is a folder of speech."""
-        return [] if self.speech_folder is None else training_speech(self.speech_folder)
+        """The training speakers' recordings of continuous speech, if there are folders of speech."""
+        return [item for folder in self.speech_folders for item in training_speech(folder)]
 
     def read_speech(self) -> Tensor:
         """The training speakers' continuous speech without keywords, one stretch after another: int16 (A,)."""
-        if self.speech_folder is None or not self.shares["speech_cuts"]:
+        if not self.speech_folders or not self.shares["speech_cuts"]:
             return torch.empty(0, dtype=torch.int16)
         most = None if self.speech_hours is None else round(self.speech_hours * 3600 * self.sample_rate_hz)
         limits = {"least": self.samples, "most": most, "broken": self.broken}
-        return read_speech(self.speech_folder, self.speech_recordings, self.words, **limits)
+        return read_speech(self.speech_folders[0], self.speech_recordings, self.words, **limits)
+
+    def mine(self, network: Callable[[Tensor], Tensor], epoch: int) -> None:
+        """Find hard negatives in the speech at the begin of an epoch; see `KeywordItems.mine`."""
+        if self.mined and len(self.train.speech) and epoch != self.mined_epoch:
+            self.train.mine(network)
+            self.mined_epoch = epoch
+
+    def state_dict(self) -> dict[str, Any]:
+        """The hard negatives, for a run that is resumed within an epoch."""
+        return {"hard": self.train.hard, "epoch": self.mined_epoch} if self.mined else {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.train.hard, self.mined_epoch = state["hard"], state["epoch"]

@@ -1,0 +1,21 @@
+"""The speech and the noise that come with vitspeech, for spotters to learn what to reject."""
+
+from pathlib import Path
+
+from vitspeech.errors import InputError
+
+PACKAGE = Path(__file__).parents[2]
+
+
+def shipped_folder() -> Path:
+    """The folder of what training starts from: `vitspeech/checkpoints` in an installed wheel, else `checkpoints`."""
+    installed = PACKAGE / "checkpoints"
+    return installed if installed.is_dir() else PACKAGE.parent / "checkpoints"
+
+
+def background_folder() -> Path:
+    """The folder with `speech/`, in LibriSpeech's layout, and `noise/`."""
+    folder = shipped_folder() / "background"
+    if not folder.is_dir():
+        raise InputError(f"{folder}: the speech and noise that come with vitspeech are missing; set background: false")
+    return folder
