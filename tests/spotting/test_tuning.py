@@ -10,6 +10,7 @@ from spotting_data import spotter, write_speech, write_words
 
 from vitspeech.decoding.keywords import Detection, SpottingSettings
 from vitspeech.errors import InputError
+from vitspeech.files import read_json
 from vitspeech.spotting.counts import Counts
 from vitspeech.spotting.listening import Heard, judged
 from vitspeech.spotting.measure import Plan, measure
@@ -22,9 +23,9 @@ from vitspeech.spotting.tune import (
     attempt,
     check_card,
     choose,
-    first_look,
     rank,
     save_settings,
+    settle,
     table,
     tune,
     wanted_rates,
@@ -72,9 +73,9 @@ def test_the_wanted_rate_holds_in_speech_that_was_not_heard():
         rates.append(true_rate(choice.thresholds))
         recalls.append(choice.recall)
         assert choice.expected["speech"] <= 2.0
-    assert 1.0 < numpy.mean(rates) < 3.0  # thresholds just above each word's last alarm would have about twelve
-    # Equal thresholds with a true rate of 2: logit SCALE · ln(12 · 40 / 2) = 6.6, where a fifth of the words is found.
-    assert numpy.mean(recalls) > 0.2
+    assert 1.0 < numpy.mean(rates) < 3.0
+    # A true rate of 2 is at the logit SCALE · ln(12 · 40 / 2) = 6.6, where a fifth of the words is found.
+    assert numpy.mean(recalls) > 0.15
 
 
 def test_without_any_alarm_a_rate_of_one_in_the_hours_heard_is_expected_to_hold():
@@ -82,16 +83,24 @@ def test_without_any_alarm_a_rate_of_one_in_the_hours_heard_is_expected_to_hold(
     assert choice.recall > 0.95 and 0 < choice.expected["speech"] <= 1.0
 
 
+def test_a_threshold_is_not_above_one_half_without_need_and_below_it_only_if_that_finds_words():
+    counts = drawn(0, at_half=0.0)
+    matched = counts.level >= 0
+    counts.logit[matched] = 9.0  # found at any threshold, which says nothing of others
+    assert set(choose(counts, {"speech": 10.0}).thresholds.values()) == {0.5}
+    counts.logit[numpy.flatnonzero(matched)[:3]] = -1.05
+    assert set(choose(counts, {"speech": 10.0}).thresholds.values()) == {sigmoid(-1.1)}
+
+
 @pytest.mark.parametrize("logit", [-12.0, -math.inf])
 def test_an_improbable_alarm_changes_no_rate(logit):
     counts = drawn(0)
-    is_spared = (counts.condition == 0) & (counts.label == 3)
-    ranks = numpy.cumsum(is_spared) * is_spared  # two alarms of one word; those that are replaced are far below
-    probable = numpy.where(ranks == 1, 3.0, numpy.where(ranks == 2, 1.0, -50.0))
-    counts.logit = numpy.where(is_spared, probable, counts.logit)
+    alarms = numpy.flatnonzero(counts.condition == 0)
+    counts.logit[alarms] = -50.0
+    counts.logit[alarms[:2]] = 3.0, 1.0
     before = alarm_rates(counts)
-    assert before[0, 3, STEPS == 0] == 2 and (before[0, 3, STEPS <= 1] >= 2).all()
-    counts.logit[ranks == 3] = logit
+    assert before[0, STEPS == 0] == 2 and (before[0, STEPS <= 1] >= 2).all()
+    counts.logit[alarms[2]] = logit
     assert numpy.array_equal(alarm_rates(counts), before)
 
 
@@ -196,16 +205,22 @@ def test_settings_are_written_into_the_card(tmp_path):
     assert '"name": "tiny"' in content and '"go": 0.5' in content and '"wanted_alarms_per_hour"' in content
 
 
-def test_a_first_look_counts_misses_and_alarms_on_validation_and_names_words_without_recordings(tmp_path, monkeypatch):
+def test_after_training_the_card_gets_a_threshold_for_the_speech_of_validation(tmp_path, monkeypatch):
     monkeypatch.setattr("vitspeech.data.audio.continuous.split_of_speaker", lambda speaker: "validation")
     words, speech = write_words(tmp_path / "words", ("stop",), count=3), write_speech(tmp_path / "speech", seconds=2)
-    line, missing = first_look(spotter(), words, speech)
-    found = measure(spotter(), Plan(words, speech, split="validation"))
-    counts = found.counts(SpottingSettings())
-    point = counts.at({"go": 0.8, "stop": 0.8})
+    model = tmp_path / "model"
+    model.mkdir()
+    for name, text in {"card.json": "{}", "model.safetensors": "", "config.yaml": ""}.items():
+        (model / name).write_text(text)
+    line, missing = settle(model, spotter(), words, [speech])
+    card = read_json(model / "card.json")
+    chosen = card["spotting"]["thresholds"]["stop"]
+    counts = measure(spotter(), Plan(words, speech, split="validation")).counts(SpottingSettings())
+    assert chosen == choose(counts, {"speech": 0.5}).thresholds["stop"]
+    point = counts.at({"go": chosen, "stop": chosen})
     rates = counts.miss_rate(point, 0), counts.alarm_rate(point, 0)
-    assert f"{100 * rates[0]['rate']:.1f} % of 3 words missed" in line
+    assert f"threshold {chosen:.2g} it misses {100 * rates[0]['rate']:.1f} % of 3 words" in line
     assert f"{rates[1]['alarms']} false alarms in {rates[1]['hours']:.2f} h" in line
     assert "no recordings of go" in missing
-    assert "alarms" not in first_look(spotter(), words, None)[0]
-    assert len(first_look(spotter(), None, speech)) == 1  # nothing to count in
+    assert "alarms" not in settle(model, spotter(), words, [])[0]
+    assert len(settle(model, spotter(), None, [speech])) == 1  # nothing to count in

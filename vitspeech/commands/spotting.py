@@ -28,13 +28,15 @@ docs/spotting.md states the protocol.
 """
 TUNE = """Choose the thresholds of a keyword spotter for a wanted rate of false alarms, and write them into its card.
 
+vitspeech tune MODEL --alarms-per-hour 1 --keywords recordings/
 vitspeech tune MODEL --alarms-per-hour 1 --speech LibriSpeech/ --keywords SpeechCommands/speech_commands_v0.02/
 vitspeech tune MODEL --alarms-per-hour 0.5 --others 10 --speech LibriSpeech/ --keywords recordings/ --sounds kitchen/
 vitspeech tune MODEL --alarms-per-hour 1 --speech LibriSpeech/ --keywords recordings/ --dry-run
 
 Searches thresholds, and a small grid of the other settings (token probability, smoothing, minimum duration, pause,
 refractory period), for the highest recall at which speech and sounds each stay below the wanted rate. Other words do
-not count unless --others gives a rate for them. The words and the speech are of the validation split.
+not count unless --others gives a rate for them. The words and the speech are of the validation split. Without --speech,
+the speech that comes with vitspeech is heard, half an hour.
 docs/spotting.md says how the rate is estimated. The command prints a table of operating points, and writes the
 settings into card.json, where `stream` and `spot` find them.
 """
@@ -79,9 +81,12 @@ def tune(arguments: Sequence[str] | None = None) -> None:
     add("--dry-run", action="store_true", help="write nothing")
     options = parser.parse_args(arguments)
 
+    from vitspeech.data.audio.background import background_folder
     from vitspeech.spotting.measure import measure
     from vitspeech.spotting.tune import check_card, chosen, record, save_settings, table, tune, wanted_rates
 
+    if options.speech is None and options.split == "validation":
+        options.speech = background_folder() / "speech"
     plan = plan_of(options)
     wanted = wanted_rates(plan, options.alarms_per_hour, options.others)
     if not options.dry_run:

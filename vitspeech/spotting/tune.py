@@ -22,6 +22,7 @@ import numpy
 
 from vitspeech.checkpoint.hub import on_hub
 from vitspeech.checkpoint.model import CARD, Model, find_folder, read_mapping
+from vitspeech.data.audio.continuous import list_speech, speech_split
 from vitspeech.data.clips.folder import word_recordings
 from vitspeech.decoding.keywords import SpottingSettings
 from vitspeech.errors import InputError, check_number, some_names
@@ -52,7 +53,7 @@ GRID = {
 }
 LEAST_RATE = 1e-6  # false alarms an hour that may be wanted
 REFRACTORY_S = 0.3  # is tried as well; the ends of two words are rarely closer
-LOOK_CLIPS, LOOK_HOURS = 200, 1.0  # words and hours of speech of a first look
+RATE, LOOK_CLIPS, LOOK_HOURS = 0.5, 200, 1.0  # false alarms an hour, words and hours of speech after a training
 
 
 @dataclass(frozen=True)
@@ -308,10 +309,14 @@ def save_settings(model: str | Path, settings: SpottingSettings, choice: dict[st
     return card
 
 
-def first_look(model: Model, keywords: Path | None, speech: Sequence[Path]) -> list[str]:
-    """What `spot` and `tune` would find on validation recordings of the words and on speech: one or two lines.
+def settle(folder: Path, model: Model, keywords: Path | None, speech: Sequence[Path]) -> list[str]:
+    """Choose the threshold of a model that was just trained for `RATE` false alarms an hour, on validation recordings.
 
-    It takes seconds: few words, at most an hour of speech, and the decoder's settings as they are.
+    It takes seconds: few words, at most an hour of speech of each folder, and the decoder's other settings as they are.
+    The card gets the threshold.
+
+    Returns:
+        One or two lines: the threshold, what it misses and takes for a word, and the words without recordings.
     """
     listener, lines, recorded = Listener(model), [], set()
     words, settings = listener.words, listener.settings
@@ -319,17 +324,26 @@ def first_look(model: Model, keywords: Path | None, speech: Sequence[Path]) -> l
         recorded = {item.label for item in word_recordings(keywords, words)["validation"]}.intersection(words)
     if recorded:
         makers, _ = word_streams(keywords, words, "validation", LOOK_CLIPS, 0, with_others=False)
-        makers += [make for folder in speech for make in speech_streams(folder, "validation", LOOK_HOURS, 0)]
-        heard = listener.hear(makers, "as a spotter")
+        heard_speech = [root for root in speech if speech_split(list_speech(root), "validation")]
+        makers += [make for root in heard_speech for make in speech_streams(root, "validation", LOOK_HOURS, 0)]
+        heard = listener.hear(makers, "choosing the threshold")
         counts = Counts(words, heard, listener.candidates(heard, settings), settings.refractory_s)
+        lines.append("as a spotter, on validation: ")
+        if counts.conditions:
+            choice = choose(counts, {SPEECH: RATE})
+            settings = replace(settings, thresholds=choice.thresholds)
+            alarms = counts.alarm_interval(choice.point, 0)
+            known = {"wanted_alarms_per_hour": {SPEECH: RATE}, "expected_alarms_per_hour": choice.expected}
+            known |= {"counted": {SPEECH: alarms}, "missed": missed(counts, choice), "split": "validation"}
+            save_settings(folder, settings, known)
         point = counts.at({word: settings.threshold(word) for word in words})
         miss = counts.miss_rate(point, 0)
-        line = f"as a spotter, on validation: {percent(miss)} of {miss['words']} words missed at the default threshold"
+        lines[-1] += f"at the threshold {settings.threshold(words[0]):.2g} it misses {percent(miss)} of {miss['words']} words"
         if counts.conditions:
-            alarms, tuned = counts.alarm_rate(point, 0), counts.miss_rate(choose(counts, {SPEECH: 1.0}).point, 0)
-            line += f", {alarms['alarms']} false alarms in {alarms['hours']:.2f} h of speech; with thresholds for one "
-            line += f"an hour {percent(tuned)} (vitspeech tune)"
-        lines.append(line)
+            lines[-1] += (
+                f", with {alarms['alarms']} false alarms in {alarms['hours']:.2f} h of speech; expect about "
+                f"{number(choice.expected[SPEECH])} an hour (vitspeech tune sets another rate)"
+            )
     if missing := [word for word in words if word not in recorded]:
         lines.append(
             f"no recordings of {some_names(missing)} in validation: how often people are missed is not known, and from "

@@ -17,7 +17,7 @@ from vitspeech.checkpoint import load
 from vitspeech.data.keywords.module import Keywords
 from vitspeech.errors import InputError, check_number
 from vitspeech.inference.spotting import check_pooling
-from vitspeech.spotting.tune import first_look
+from vitspeech.spotting.tune import settle
 from vitspeech.tasks.classification import Classification
 
 NO_KEYWORDS = ["unknown", "silence"]  # the last labels
@@ -81,11 +81,11 @@ class Spotting(Classification):
         return self.distilled(loss + (self.rejection - 1) * rejection, clips, logits)
 
     def remarks(self, folder: Path, data: lightning.LightningDataModule) -> list[str]:
-        """What a spotter of own words misses and takes for a word in a stream, which accuracy on clips does not say."""
+        """Choose the threshold, and say what the spotter then misses and takes for a word in a stream."""
         if not isinstance(data, Keywords):
             return []
         try:
-            return first_look(load(folder, trust=self.trust), data.folder, data.speech_folders)
+            return settle(folder, load(folder, trust=self.trust), data.folder, data.speech_folders)
         except (InputError, OSError) as error:  # such as speech of too few speakers; the run is finished all the same
             return [f"not measured as a spotter: {error}"]
 
