@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import numpy
 import pytest
+import soundfile
 import torch
 from safetensors.torch import load_file
 from tiny import TINY, TINY_SEQUENCES
 
 from vitspeech.data.images.shapes import Shapes
+from vitspeech.data.keywords.items import KeywordItems
 from vitspeech.errors import InputError
 from vitspeech.training.checkpoints import ASK_EVERY, LastCheckpoint
 from vitspeech.training.train import TrainingCLI
@@ -89,6 +92,51 @@ def test_a_run_on_utterances_goes_on_within_an_epoch(tmp_path, monkeypatch):
     stopped_after(2, [*arguments, f"--run={tmp_path / 'stopped'}"], monkeypatch)
     TrainingCLI([f"--resume={tmp_path / 'stopped'}"]).train()
     same_end(tmp_path / "alone", tmp_path / "stopped")
+
+
+@pytest.fixture
+def mining(tmp_path, monkeypatch):
+    monkeypatch.setattr("vitspeech.data.audio.continuous.split_of_speaker", lambda speaker: "train")
+    generator = numpy.random.default_rng(0)
+    for word in ("go", "stop"):
+        (tmp_path / "words" / word).mkdir(parents=True)
+        for number in range(12):
+            clip = generator.normal(0, 3000, 16_000).astype(numpy.int16)
+            soundfile.write(tmp_path / "words" / word / f"{number}.wav", clip, 16_000)
+    (tmp_path / "words" / "_speech_").mkdir()
+    sound = generator.normal(0, 2000, 30 * 16_000).astype(numpy.int16)
+    soundfile.write(tmp_path / "words" / "_speech_" / "reading.wav", sound, 16_000)
+    encoder = {"depth": 1, "heads": 1, "left": 2, "right": 1}
+    return [
+        "--data=vitspeech.Keywords",
+        "--data.words=[go,stop]",
+        f"--data.root={tmp_path / 'words'}",
+        "--data.mined=0.5",
+        "--data.speech_cuts=1",
+        "--data.batch=16",
+        "--model=vitspeech.Spotting",
+        "--model.network=vitspeech.SpeechClassifier",
+        "--model.network.tokens=vitspeech.SpeechFrontend",
+        "--model.network.tokens.width=8",
+        "--model.network.tokens.mels=8",
+        "--model.network.tokens.stride=8",
+        f"--model.network.encoder={encoder}",
+        "--trainer.max_epochs=4",
+        "--trainer.accelerator=cpu",
+        "--trainer.log_every_n_steps=1",
+        "--every_steps=1",
+    ]
+
+
+def test_a_run_with_hard_negatives_goes_on_within_an_epoch(tmp_path, monkeypatch, mining):
+    mined, mine = [], KeywordItems.mine
+    monkeypatch.setattr(KeywordItems, "mine", lambda self, network: mined.append(1) or mine(self, network))
+    TrainingCLI([*mining, f"--run={tmp_path / 'alone'}"]).train()
+    assert len(mined) == 3
+    stopped_after(4, [*mining, f"--run={tmp_path / 'stopped'}"], monkeypatch)
+    TrainingCLI([f"--resume={tmp_path / 'stopped'}"]).train()
+    same_end(tmp_path / "alone", tmp_path / "stopped")
+    assert len(mined) == 6  # nothing is mined again within an epoch
 
 
 def test_other_batches_are_refused_within_an_epoch(tmp_path, monkeypatch):

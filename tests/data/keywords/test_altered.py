@@ -64,3 +64,21 @@ def test_altered_clips_depend_on_the_seed_alone_and_are_no_keyword():
     values = [set(clip.abs().unique().tolist()) for clip in clips]
     assert any({50, 100} <= found for found in values)  # halves of both
     assert not any(7 in found and 100 not in found and 50 not in found for found in values)  # of `unknown` none
+
+
+def test_hard_cuts_are_where_the_network_finds_a_keyword():
+    dataset = items()
+    dataset.mined, dataset.speech = 1.0, torch.full((20 * N,), 9, dtype=torch.int16)
+    dataset.speech[7 * N : 7 * N + N // 2] = 9000  # what the network takes for a keyword
+
+    def network(waveforms):
+        loud = waveforms.unfold(1, 640, 640).abs().mean(2)  # tokens of 40 ms
+        return torch.stack((torch.zeros_like(loud), 100 * loud, torch.ones_like(loud), torch.zeros_like(loud)), 2)
+
+    dataset.mine(network)
+    assert len(dataset.hard) <= 42 and abs(int(dataset.hard[0]) - (7 * N - N // 4)) <= N // 2
+    dataset.hard = dataset.hard[:1]
+    clips, labels, _ = dataset[torch.arange(43, 45), 5]
+    assert (labels == 2).all() and (clips.max(1).values == 9000).all()
+    dataset.mined = 0.0
+    assert sum(int(dataset[torch.arange(43, 45), seed][0].max()) == 9000 for seed in range(20)) < 10
