@@ -37,6 +37,7 @@ def librispeech(tmp_path_factory) -> Path:
             chapter.mkdir(parents=True)
             (chapter / f"{speaker}-1-0000.flac").touch()
             (chapter / f"{speaker}-1.trans.txt").write_text(f"{speaker}-1-0000 {' '.join(words)}\n")
+    (root / "train.csv").write_text("path,transcript\nsaid.wav,one\n")  # of TranscribedAudio
     return root
 
 
@@ -44,7 +45,7 @@ def librispeech(tmp_path_factory) -> Path:
 def test_every_experiment_builds_and_gives_one_logit_a_class(path, tmp_path, librispeech):
     if path.stem == "own_words_embedding" and WITHOUT_EMBEDDING:
         pytest.skip("the extra `wakeword` is not installed")
-    root = [f"--data.root={librispeech}"] if path.parent.name == "librispeech" else []
+    root = [f"--data.root={librispeech}"] if path.parent.name == "librispeech" or path.stem == "speech_encoder" else []
     cli = TrainingCLI([f"--config={path}", *ON_CPU, *root, f"--run={tmp_path / 'run'}"])
     network, data = cli.model.network.eval(), cli.datamodule
     labels = {"cifar10": 10, "cifar100": 100}.get(path.parent.name) or len(data.labels)

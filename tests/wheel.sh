@@ -36,7 +36,8 @@ assert Path(vitspeech.__file__).is_relative_to(sys.argv[1]), vitspeech.__file__
 package = files("vitspeech")
 for name in (
     "py.typed configs/shapes/vit.yaml samples/LICENSES.md data/audio/vocabulary.txt "
-    "data/utterances/manifests/SHA256SUMS receptive/report/report.html.jinja export/page/index.html"
+    "data/utterances/manifests/SHA256SUMS receptive/report/report.html.jinja export/page/index.html "
+    "checkpoints/speech-encoder/model.safetensors checkpoints/background/noise/pink_noise.opus"
 ).split():
     assert package.joinpath(name).is_file(), f"{name} is not in the wheel"
 PYTHON
@@ -51,3 +52,4 @@ vitspeech predict run samples/cat.jpg samples/horse.jpg
 vitspeech predict "$checkout/checkpoints/vit-cifar10" samples/cat.jpg | grep -F 'cat.jpg: cat '
 vitspeech stream "$checkout/checkpoints/speech-commands-truncated" samples/left-right-go.wav
 vitspeech transcribe "$checkout/checkpoints/spoken-words-ctc" samples/left-right-go.wav | grep -F 'left right go'
+vitspeech train --config own_words --config trainer/smoke --run spotter --data.words '[lamp]' --data.synthesized 16 --data.least_clips 64
