@@ -305,3 +305,16 @@ def test_noise_of_every_format_is_read_and_hidden_files_are_not(tmp_path):
     assert {name: int(noise[0]) for name, noise in found.items()} == {
         "HALL": 400, "fan": 100, "room.flac": 200, "room.wav": 300,
     }  # fmt: skip
+
+
+def test_the_background_that_comes_with_vitspeech_is_heard_besides_own_speech(root, monkeypatch):
+    alone = keywords(root, background=True, recordings=None, synthesized=1, speech_cuts=1)
+    speakers = {item.speaker for item in alone.speech_recordings}
+    assert {"118", "words0"} <= speakers and "163" not in speakers  # 163 is for validation
+    assert set(alone.recorded_noise) >= {"running_tap", "pink_noise"}
+    monkeypatch.setattr("vitspeech.data.audio.continuous.split_of_speaker", lambda speaker: "train")
+    both = keywords(root, background=True)
+    assert {"100", "118"} <= {item.speaker for item in both.speech_recordings}
+    monkeypatch.setattr("vitspeech.data.audio.background.PACKAGE", root / "nowhere")
+    with pytest.raises(InputError, match="come with vitspeech are missing; set background: false"):
+        keywords(root, background=True)
