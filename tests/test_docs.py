@@ -51,6 +51,7 @@ TRANSCRIBERS = [path for path in CARDS if is_transcriber(path)]
 LABELERS = [path for path in CARDS if is_labeler(path)]
 
 
+@pytest.mark.filterwarnings("ignore:.* likely to have the word twice")
 @pytest.mark.data
 @pytest.mark.filterwarnings("ignore:.* recordings are clipped")  # so are 29 of the real test clips
 @pytest.mark.parametrize("path", CLASSIFIERS, ids=lambda path: path.parent.name)

@@ -41,7 +41,7 @@ def recordings(tmp_path):
         ("a.wav", 16_000, 1),
         ("b.flac", 44_100, 0.4),
         ("c.flac", 44_100, 2),
-        ("d.ogg", 8_000, 0.7),
+        ("d.ogg", 24_000, 0.7),
     ):
         soundfile.write(tmp_path / name, 0.1 * generator.standard_normal(int(rate * seconds)), rate)
     return tmp_path
