@@ -1,15 +1,16 @@
 """Lay out the recordings that `configs/speech_encoder.yaml` is trained on: read sentences, single words, spoken text.
 
-python docs/results/speech_encoder.py ROOT FOLDER    # of LibriSpeech/ and SpeechCommands/; takes a few minutes
+python docs/results/speech_encoder.py ROOT ROOT/speech_encoder    # ROOT has LibriSpeech/ and SpeechCommands/; a minute
 
-FOLDER gets train.csv and validation.csv, and the synthesized recordings. Recordings of ROOT stay where they are. Speakers
-of read speech are those of `vitspeech.data.audio.continuous.speech_split`, as for a spotter; those of single words are the
-official splits. The words in `UNHEARD` are left out: spotters of them show what the encoder is worth for words that it has
-not heard.
+The folder gets train.csv, validation.csv and test.csv, and the synthesized recordings. The other recordings stay where
+they are. Speakers of sentences are those of `vitspeech.data.audio.continuous.speech_split`, as for a spotter; those of
+single words are of the official splits. The words in `UNHEARD` are left out: spotters of them show what the encoder is
+worth for words that it has not heard.
 """
 
 import argparse
 import csv
+import os
 from pathlib import Path
 
 import soundfile
@@ -30,11 +31,11 @@ SAID_SHARE = 3  # of the single words every third one, so that half of the time 
 
 
 def read(recordings: list[Speech]) -> list[tuple[Path, str, str]]:
-    return [(item.file.absolute(), " ".join(item.words), item.speaker) for item in recordings]
+    return [(item.file, " ".join(item.words), item.speaker) for item in recordings]
 
 
 def said(files: list) -> list[tuple[Path, str, str]]:
-    return [(item.file.absolute(), item.label, item.speaker) for item in files if item.label not in UNHEARD]
+    return [(item.file, item.label, item.speaker) for item in files if item.label not in UNHEARD]
 
 
 def spoken(recordings: list[Speech], folder: Path) -> list[tuple[Path, str, str]]:
@@ -46,7 +47,7 @@ def spoken(recordings: list[Speech], folder: Path) -> list[tuple[Path, str, str]
             count = min(int(torch.randint(1, LONGEST + 1, (), generator=generator)), len(words))
             first = int(torch.randint(len(words) - count + 1, (), generator=generator))
             text, voice = " ".join(words[first : first + count]), draw_voice("train", generator)
-            file = (folder / f"{number:05}.flac").absolute()
+            file = folder / f"{number:05}.flac"
             sound = synthesizer.speak(text, voice)
             edge = sound.new_zeros(SAMPLE_RATE_HZ // 4)
             soundfile.write(file, torch.cat((edge, sound, edge)).numpy(), SAMPLE_RATE_HZ)
@@ -74,7 +75,8 @@ def main() -> None:
     for split, items in rows.items():
         with (args.folder / f"{split}.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
-            writer.writerows([("path", "transcript", "speaker"), *items])
+            writer.writerow(("path", "transcript", "speaker"))
+            writer.writerows((os.path.relpath(path, args.folder), *others) for path, *others in items)
 
 
 if __name__ == "__main__":
