@@ -2,9 +2,10 @@
 
 python docs/results/background.py ROOT checkpoints/background    # ROOT has LibriSpeech/ and SpeechCommands/; a minute
 
-speech/ has sentences of LibriSpeech train-clean-5 in LibriSpeech's layout, and single words of Speech Commands one after
-another, by training and validation speakers of `vitspeech.data.audio.continuous.speech_split`; none of the test. noise/ has
-the beginning of each noise recording of Speech Commands. Sources: Panayotov et al. 2015 and Warden 2018, both CC BY 4.0.
+speech/ has sentences of LibriSpeech train-clean-5 in LibriSpeech's layout, and single words of Speech Commands one
+after another, by training and validation speakers of `vitspeech.data.audio.continuous.speech_split`; none of the test.
+noise/ has the beginning of each noise recording of Speech Commands. Sources: Panayotov et al. 2015 and Warden 2018,
+both CC BY 4.0.
 """
 
 import argparse

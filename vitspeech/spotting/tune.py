@@ -338,7 +338,8 @@ def settle(folder: Path, model: Model, keywords: Path | None, speech: Sequence[P
             save_settings(folder, settings, known)
         point = counts.at({word: settings.threshold(word) for word in words})
         miss = counts.miss_rate(point, 0)
-        lines[-1] += f"at the threshold {settings.threshold(words[0]):.2g} it misses {percent(miss)} of {miss['words']} words"
+        threshold = settings.threshold(words[0])
+        lines[-1] += f"at the threshold {threshold:.2g} it misses {percent(miss)} of {miss['words']} words"
         if counts.conditions:
             lines[-1] += (
                 f", with {alarms['alarms']} false alarms in {alarms['hours']:.2f} h of speech; expect about "

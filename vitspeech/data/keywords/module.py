@@ -177,8 +177,9 @@ class Keywords(WaveformData):
     @cached_property
     def recorded_noise(self) -> dict[str, Tensor]:
         """The noise recordings by name; none if there are none."""
-        folders = [*([self.folder / NOISE] if self.folder else []), *([self.background / "noise"] if self.background else [])]
-        return {name: noise for folder in folders for name, noise in read_noise(folder, self.samples, splits=True).items()}
+        folders = [folder / name for folder, name in ((self.folder, NOISE), (self.background, "noise")) if folder]
+        parts = [read_noise(folder, self.samples, splits=True) for folder in folders]
+        return {name: noise for part in parts for name, noise in part.items()}
 
     def prepare_data(self) -> None:
         """Check that the recordings exist and, if words are synthesized, that they can be said and told apart."""
@@ -327,9 +328,7 @@ class Keywords(WaveformData):
         made = {ALTERED: self.count("altered"), SILENT: max(self.count("silence"), 1)}
         if len(speech):
             made[SPEECH] = self.count("speech_cuts")
-        items = KeywordItems(
-            clips, labels, speakers, made=made, words=len(self.words), speech=speech, mined=self.mined
-        )
+        items = KeywordItems(clips, labels, speakers, made=made, words=len(self.words), speech=speech, mined=self.mined)
         if self.fits_batch:
             self.batch = min(max(len(items) // BATCHES, SMALLEST), LARGEST, len(items))
         return items
