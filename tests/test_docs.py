@@ -47,7 +47,7 @@ def is_labeler(path):
 
 
 CLASSIFIERS = [path for path in CARDS if not is_transcriber(path) and not is_labeler(path)]
-TRANSCRIBERS = [path for path in CARDS if is_transcriber(path)]
+TRANSCRIBERS = [path for path in CARDS if is_transcriber(path) and path.parent.name != "speech-encoder"]  # of own lists
 LABELERS = [path for path in CARDS if is_labeler(path)]
 
 

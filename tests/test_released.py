@@ -22,6 +22,7 @@ LABELS = {
 }
 TRANSCRIPTS = {
     "librispeech-5h-ctc": ("lafted right ti", -5.347),
+    "speech-encoder": ("leftd raght o", -9.435),
     "spoken-words-attention": ("left right go", -0.1000),
     "spoken-words-ctc": ("left right go", -0.4391),
 }
