@@ -19,6 +19,7 @@ LABELS = {
     "speech-commands-causal": {"go": 0.8716, "unknown": 0.0369, "down": 0.0134},
     "speech-commands-cnn": {"go": 0.8843, "unknown": 0.0355, "zero": 0.0116},
     "speech-commands-truncated": {"go": 0.8936, "unknown": 0.0216, "down": 0.0111},
+    "wake-words": {"unknown": 0.9990, "view glass": 0.0006, "silence": 0.0003},
 }
 TRANSCRIPTS = {
     "librispeech-5h-ctc": ("lafted right ti", -5.347),

@@ -30,6 +30,8 @@ STREAMS = (
     "spoken-words-labels",
     pytest.param("speech-commands-causal", marks=pytest.mark.slow),  # as others, and minutes of exports in all
     pytest.param("librispeech-5h-ctc", marks=pytest.mark.slow),
+    pytest.param("speech-encoder", marks=pytest.mark.slow),
+    pytest.param("wake-words", marks=pytest.mark.slow),
 )
 SEQUENCES = ("spoken-words-attention",)
 
