@@ -47,11 +47,15 @@ SEQUENCES = {
     "spoken-words-attention": ("Full attention, decoder, joint with CTC", "word_sequences/attention"),
 }
 LABELS = {"spoken-words-labels": ("Truncated attention, a label per 10 ms", "word_sequences/labeling")}
+WAKE_WORDS = {"wake-words": ("Truncated attention and convolutions, from the encoder below", "keywords/wake-words")}
+STARTS = {"speech-encoder": ("Truncated attention and convolutions, CTC; spotters start from it", "speech_encoder")}
 READING = {"librispeech-5h-ctc": ("Truncated attention and convolutions, CTC", "librispeech/ctc")}
 TASKS = {
     "CIFAR-10": IMAGES,
     "12 words": SPEECH,
     "12 words among others": KEYWORDS,
+    "two phrases among others": WAKE_WORDS,
+    "sentences of nine speakers": STARTS,
     "1–7 words": SEQUENCES,
     "1–7 words, start and end": LABELS,
     "read books": READING,
@@ -60,6 +64,7 @@ METRICS = {  # others: accuracy
     "1–7 words": ("WER", "word_error_rate"),
     "1–7 words, start and end": ("F1", "word_f1"),
     "read books": ("CER", "character_error_rate"),
+    "sentences of nine speakers": ("CER", "character_error_rate"),
 }
 NETWORKS = {  # configs of the distance probe, as its table names them
     "two_marks/vit": "ViT",

@@ -52,6 +52,7 @@ LABELERS = [path for path in CARDS if is_labeler(path)]
 
 
 @pytest.mark.filterwarnings("ignore:.* likely to have the word twice")
+@pytest.mark.filterwarnings("ignore:.* of a word longer than a clip")
 @pytest.mark.data
 @pytest.mark.filterwarnings("ignore:.* recordings are clipped")  # so are 29 of the real test clips
 @pytest.mark.parametrize("path", CLASSIFIERS, ids=lambda path: path.parent.name)

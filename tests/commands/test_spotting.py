@@ -127,7 +127,10 @@ def test_tune_writes_thresholds_into_the_card(command, model, folders_of_all_wor
     ("arguments", "message"),
     [
         (("--alarms-per-hour", "0"), "--alarms-per-hour=0.0 is not a number from 1e-06"),
-        (("--alarms-per-hour", "1"), "nothing to count false alarms in: give --speech, --sounds or --others RATE"),
+        (
+            ("--alarms-per-hour", "1", "--split", "test"),
+            "nothing to count false alarms in: give --speech, --sounds or --others RATE",
+        ),
         (("--alarms-per-hour", "1", "--others", "-3"), "--others=-3.0 is not a number from 1e-06"),
         (("--alarms-per-hour", "1", "--others", "3"), "has no other words"),
     ],

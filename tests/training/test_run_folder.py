@@ -44,7 +44,7 @@ def test_a_spotters_card_has_the_words_heard_as_unknown_and_training_says_what_i
     shape = [argument for argument in TINY_SPEECH if not argument.startswith("--data")]
     train([*shape, "--model=vitspeech.Spotting", *data, "--trainer.max_epochs=1", f"--run={tmp_path / 'run'}"])
     assert json.loads((tmp_path / "run/model/card.json").read_text())["heard_words"] == ["cat"]
-    assert "of 4 words missed at the default threshold" in capsys.readouterr().out
+    assert "% of 4 words" in capsys.readouterr().out
     # A data set without `unknown` does not say it.
     assert "heard_words" not in json.loads((finished_speech_run / "model/card.json").read_text())
 
