@@ -26,17 +26,17 @@ words that the transcript has are not counted. The report folder gets report.htm
 detections and words as CSV files, and the worst false alarms as sounds. Without --keywords, misses are not measured.
 docs/spotting.md states the protocol.
 """
-TUNE = """Choose the thresholds of a keyword spotter for a wanted rate of false alarms, and write them into its card.
+TUNE = """Choose the threshold of a keyword spotter for a wanted rate of false alarms, and write it into its card.
 
 vitspeech tune MODEL --alarms-per-hour 1 --keywords recordings/
 vitspeech tune MODEL --alarms-per-hour 1 --speech LibriSpeech/ --keywords SpeechCommands/speech_commands_v0.02/
 vitspeech tune MODEL --alarms-per-hour 0.5 --others 10 --speech LibriSpeech/ --keywords recordings/ --sounds kitchen/
 vitspeech tune MODEL --alarms-per-hour 1 --speech LibriSpeech/ --keywords recordings/ --dry-run
 
-Searches thresholds, and a small grid of the other settings (token probability, smoothing, minimum duration, pause,
-refractory period), for the highest recall at which speech and sounds each stay below the wanted rate. Other words do
-not count unless --others gives a rate for them. The words and the speech are of the validation split. Without --speech,
-the speech that comes with vitspeech is heard, half an hour.
+Searches one threshold for all words, and a small grid of the other settings (token probability, smoothing, minimum
+duration, pause, refractory period), for the highest recall at which speech and sounds each stay below the wanted rate.
+Other words do not count unless --others gives a rate for them. The words and the speech are of the validation split.
+Without --speech, the speech that comes with vitspeech is heard, a third of an hour.
 docs/spotting.md says how the rate is estimated. The command prints a table of operating points, and writes the
 settings into card.json, where `stream` and `spot` find them.
 """

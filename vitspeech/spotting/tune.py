@@ -88,7 +88,7 @@ def choose(counts: Counts, wanted: Mapping[str, float]) -> Choice:
         step = int(min(best[-1], max(fits[0], HALF)))
     else:
         step = int(useful[-1]) if len(useful) else len(STEPS) - 1
-    thresholds = dict.fromkeys(counts.words, float(1 / (1 + math.exp(-STEPS[step]))))
+    thresholds = dict.fromkeys(counts.words, probability(STEPS[step]))
     expected = dict(zip(counts.conditions, rates[:, step].tolist(), strict=True))
     return Choice(thresholds, expected, float(recalls[step]), counts.at(thresholds))
 
@@ -113,14 +113,16 @@ def alarm_rates(counts: Counts) -> numpy.ndarray:
     Alarms below the lowest step say nothing of the others, and are left out.
     """
     rates = numpy.zeros((len(counts.conditions), len(STEPS)))
-    is_counted = counts.logit >= STEPS[0]
-    for condition, hours in enumerate(counts.hours):
-        of_condition = is_counted & (counts.condition == condition)
-        alarms = [int((of_condition & (counts.label == word)).sum()) for word in range(len(counts.words))]
-        rate = float((alarms / numpy.maximum(hours, 1e-9)).sum())  # each word's over its own hours
-        effective = sum(alarms) / rate if rate else max(float(hours.min()), 1e-9)
-        rates[condition] = tail_rates(numpy.sort(counts.logit[of_condition])[::-1]) / effective
+    lowest = counts.at(dict.fromkeys(counts.words, probability(STEPS[0])))
+    for condition in range(len(counts.conditions)):
+        alarms = numpy.sort(counts.logit[lowest.kept & (counts.condition == condition)])[::-1]
+        rates[condition] = tail_rates(alarms) / max(counts.alarm_rate(lowest, condition)["hours"], 1e-9)
     return rates
+
+
+def probability(logit: float) -> float:
+    """The probability with this logit."""
+    return float(1 / (1 + math.exp(-logit)))
 
 
 def tail_rates(values: numpy.ndarray) -> numpy.ndarray:

@@ -7,15 +7,10 @@ from vitspeech.errors import InputError
 PACKAGE = Path(__file__).parents[2]
 
 
-def shipped_folder() -> Path:
-    """The folder of what training starts from: `vitspeech/checkpoints` in an installed wheel, else `checkpoints`."""
-    installed = PACKAGE / "checkpoints"
-    return installed if installed.is_dir() else PACKAGE.parent / "checkpoints"
-
-
 def background_folder() -> Path:
-    """The folder with `speech/`, in LibriSpeech's layout, and `noise/`."""
-    folder = shipped_folder() / "background"
+    """The folder with `speech/`, in LibriSpeech's layout, and `noise/`: in an installed wheel, or in the checkout."""
+    installed = PACKAGE / "checkpoints/background"
+    folder = installed if installed.is_dir() else PACKAGE.parent / "checkpoints/background"
     if not folder.is_dir():
         raise InputError(f"{folder}: the speech and noise that come with vitspeech are missing; set background: false")
     return folder

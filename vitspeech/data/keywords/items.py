@@ -136,7 +136,7 @@ class KeywordItems(TensorItems):
             odds = logits[:, : self.words].logsumexp(1) - logits[:, self.words :].logsumexp(1)
             odds = avg_pool1d(odds[None], 3, 1, 1, count_include_pad=False)[0]
             hop = len(piece) / len(odds)
-            best, places = max_pool1d(odds[None], round(8000 / hop), return_indices=True)
+            best, places = max_pool1d(odds[None], max(round(8000 / hop), 1), return_indices=True)
             found.append(torch.stack((best[0], first + (places[0] * hop).float() - samples // 2)))
         odds, starts = torch.cat(found, 1)
         self.hard = starts[odds.argsort(descending=True)[:HARDEST]].long().clamp(0, len(self.speech) - samples)

@@ -347,7 +347,7 @@ class Keywords(WaveformData):
         return read_speech(self.speech_folders[0], self.speech_recordings, self.words, **limits)
 
     def mine(self, network: Callable[[Tensor], Tensor], epoch: int) -> None:
-        """Find hard negatives in the speech at the begin of an epoch; see `KeywordItems.mine`."""
+        """Find hard negatives in the speech at the beginning of an epoch; see `KeywordItems.mine`."""
         if self.mined and len(self.train.speech) and epoch != self.mined_epoch:
             self.train.mine(network)
             self.mined_epoch = epoch
