@@ -17,9 +17,11 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+import vitspeech
 from vitspeech.checkpoint.models_table import of_all_starts, percentages, recognizes_words
 from vitspeech.checkpoint.models_table import table as models_table
 from vitspeech.errors import InputError
+from vitspeech.inference.spotting import WordSpotter
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "checkpoints/README.md", "docs/**/*.md")
@@ -65,6 +67,11 @@ METRICS = {  # others: accuracy
     "1–7 words, start and end": ("F1", "word_f1"),
     "read books": ("CER", "character_error_rate"),
     "sentences of nine speakers": ("CER", "character_error_rate"),
+}
+AFTER_THE_END_MS = {  # of a word, the median of test words by `vitspeech spot`; docs/results/keywords.md says of which
+    "keywords-12": 491,
+    "wake-words": 492,
+    "speech-commands-truncated": 567,
 }
 NETWORKS = {  # configs of the distance probe, as its table names them
     "two_marks/vit": "ViT",
@@ -157,6 +164,24 @@ def summary() -> list[str]:
             yield task, title, link, f"{kind} {number}", f"{content['minutes']:.0f} min, {hardware}"
 
     return markdown(["test set", "model", "checkpoint", "result", "training"], rows())
+
+
+def latency() -> list[str]:
+    """One row per released model that streams, in ms: from its card and its decoder, and measured."""
+
+    def rows() -> Rows:
+        for path in sorted((ROOT / "checkpoints").glob("*/card.json")):
+            name, content = path.parent.name, card(path.parent.name)
+            if content.get("look_ahead_ms") is None or name == "speech-encoder":  # a start for spotters
+                continue
+            model, decided = vitspeech.load(path.parent), "–"
+            if "seconds" in model.preprocessing:
+                spotter = WordSpotter(model)
+                decided = f"{1000 * spotter.latency_samples / spotter.stream.sample_rate_hz:.0f}"
+            times = (f"{content[key]:.0f}" for key in ("look_ahead_ms", "delay_ms"))
+            yield f"`{name}`", *times, decided, str(AFTER_THE_END_MS.get(name, "–"))
+
+    return markdown(["ms", "look-ahead", "first output", "first decision", "after the word's end"], rows())
 
 
 def results(models: Mapping[str, tuple[str, str]]) -> list[str]:
@@ -362,6 +387,7 @@ def benchmark_speech(part: str) -> list[str]:
 TABLES: dict[str, Callable[[], list[str]]] = {
     "models": all_models,
     "summary": summary,
+    "latency": latency,
     "images": lambda: results(IMAGES),
     "speech": lambda: results(SPEECH),
     "keywords": lambda: results(KEYWORDS),

@@ -122,12 +122,12 @@ def values_of(part, name):
 
 
 @pytest.mark.parametrize("name", ["attention", "vit", "layer", "speech"])
-def test_every_benchmark_was_run_to_its_end_at_the_commit_that_the_page_names(name):
+def test_every_benchmark_was_run_to_its_end_at_the_commit_that_its_history_names(name):
     report = json.loads((ROOT / f"docs/benchmark/{name}.json").read_text())
     assert report["complete"] and report["settings"]["repeats"] >= 7
     repeats = list(values_of(report, "repeats"))
     assert len(repeats) > 1 and min(repeats) >= 7
-    assert f"commit {report['commit']}" in (ROOT / "docs/benchmarks.md").read_text()
+    assert f"commit {report['commit']}" in (ROOT / "docs/history/benchmarks.md").read_text()
 
 
 def test_the_tables_are_up_to_date():

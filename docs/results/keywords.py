@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The ablation of the keyword spotter in docs/results/recipes.md: what each source of `unknown` does, on validation.
+"""The ablation of the keyword spotter in docs/history/recipes.md: what each source of `unknown` does, on validation.
 
 python docs/results/keywords.py ROOT RUN [RUN ...] [--clips 600]
 

@@ -52,7 +52,7 @@ def test_encoder_statistics_and_rows_of_known_labels_are_taken(finished_speech_r
             assert not (ours["head.weight"][row] == theirs["head.weight"]).all(1).any()
     printed = capsys.readouterr().out
     assert f"starts from {finished_speech_run}/model: " in printed
-    assert "rows of the head: taken go, stop, unknown, silence; new tree\n" in printed
+    assert "rows of the head: loaded go, stop, unknown, silence; new tree\n" in printed
     record = json.loads((run / "init_from.json").read_text())
     assert "tokens.log_mel.mean" in record["taken"] and record["new_labels"] == ["tree"] and "weights" not in record
     assert yaml.safe_load((run / "config.yaml").read_text())["init_from"] == str(finished_speech_run)

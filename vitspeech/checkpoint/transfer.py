@@ -47,10 +47,10 @@ class Transfer:
         """What was taken and what was not, in a few lines."""
         count, total = self.numbers
         lines = [
-            f"starts from {self.source}: {count:,} of {total:,} numbers taken, {len(self.taken)} tensors as a whole"
+            f"starts from {self.source}: {count:,} of {total:,} parameters loaded, {len(self.taken)} tensors as a whole"
         ]
         if self.labels or self.new_labels:
-            lines.append(f"  rows of the head: taken {listed(self.labels)}; new {listed(self.new_labels)}")
+            lines.append(f"  rows of the head: loaded {listed(self.labels)}; new {listed(self.new_labels)}")
         for text, names in (
             ("interpolated for another size of images", self.interpolated),
             ("new, not in it", self.missing),
@@ -115,7 +115,7 @@ def transfer(
         kinds = [type(one).__name__ for one in (model.network, network)]
         differ = f": it is a {kinds[0]}, this one a {kinds[1]}" * (kinds[0] != kinds[1])
         example = f"; other shapes, such as {found.other_shapes[0]}" if found.other_shapes else ""
-        taken = f"only {count:,} of the {found.numbers[1]:,} numbers" if shared else "no weights"
+        taken = f"only {count:,} of the {found.numbers[1]:,} parameters" if shared else "no weights"
         way = f"; take the shape of its network, or go on with --init_from_least {math.floor(1e4 * share) / 1e4:g}"
         text = f"shares {taken} with the config's network{differ}{example}{way * bool(shared)}"
         raise InputError(f"init_from {model.folder}: {text}")

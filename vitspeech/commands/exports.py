@@ -13,8 +13,8 @@ from vitspeech.errors import InputError, check_number
 EXPORT = """Write a model as an ONNX graph, with a runner that needs numpy and ONNX Runtime alone.
 
 vitspeech export checkpoints/vit-cifar10 exported/vit                       # pixels -> probabilities
-vitspeech export checkpoints/speech-commands-truncated exported/words       # a stream: one step of 40 ms a call
-vitspeech export checkpoints/speech-commands-truncated exported/clips --offline   # whole clips
+vitspeech export checkpoints/keywords-12 exported/words                     # a stream: one step of 40 ms a call
+vitspeech export checkpoints/keywords-12 exported/clips --offline                 # whole clips
 python exported/words/run.py talk.wav                                       # words with their times
 
 Before anything is written, ONNX Runtime and the network are compared on the sample recording or pictures; the folder is
@@ -22,7 +22,7 @@ only written if they agree.
 """
 DEMO = """Serve a page that runs models in the browser: microphone, recordings, pictures, and what the heads attend to.
 
-vitspeech demo checkpoints/speech-commands-truncated                          # open the address that it prints
+vitspeech demo checkpoints/keywords-12                                        # open the address that it prints
 vitspeech demo checkpoints/vit-cifar10 checkpoints/cnn-cifar10 runs/mine/0    # several models, to choose from
 vitspeech demo exported/words --out site                                      # only write it, for any web host
 

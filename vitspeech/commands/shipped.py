@@ -67,5 +67,5 @@ def samples(arguments: Sequence[str] | None = None) -> None:
     print("\n".join(map(str, paths)))
     recording, cat, horse, _ = paths
     print("\nTo try, with released models in checkpoints/:")
-    print(f"  vitspeech stream checkpoints/speech-commands-truncated {recording}")
+    print(f"  vitspeech stream checkpoints/keywords-12 {recording}")
     print(f"  vitspeech predict checkpoints/vit-cifar10 {cat} {horse}")

@@ -1,10 +1,10 @@
 """Recognize words in a recording of any length, or live, and print each with its times as soon as it is final.
 
-vitspeech stream checkpoints/speech-commands-truncated talk.wav                   # spots single words
+vitspeech stream checkpoints/keywords-12 talk.wav                                 # spots single words
 vitspeech stream checkpoints/spoken-words-ctc talk.wav                            # transcribes every word
 vitspeech stream checkpoints/spoken-words-labels talk.wav                         # words with their starts and ends
-vitspeech stream checkpoints/speech-commands-truncated noise.wav --no-words       # false alarms per hour
-vitspeech stream checkpoints/speech-commands-truncated --microphone
+vitspeech stream checkpoints/keywords-12 noise.wav --no-words                     # false alarms per hour
+vitspeech stream checkpoints/keywords-12 --microphone
 
 Of a model that transcribes, a terminal shows the words that may still change in its last line; each word is printed
 once it is final. A model that labels frames prints each run of one label of at least 150 ms with a mean probability of

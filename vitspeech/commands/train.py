@@ -11,7 +11,7 @@ curves, the confusion matrix or a list of errors, and the final model in the rel
   --seed_everything N   seed of everything random (default 0)
   --init_from FOLDER    start from the weights of a released model or a finished run, as far as names and shapes agree;
                         also a key of a config
-  --init_from_least S   the least share of the network's numbers that it must give (default: 0.1)
+  --init_from_least S   the least share of parameters that must be loaded (default: 0.1)
   --run FOLDER          folder of the run; default: runs/NAME-OF-CONFIG/NUMBER
   --resume RUN          resume an interrupted run, with the same result as an uninterrupted one
   --every_minutes N     save a checkpoint within an epoch after so many minutes (default 10); 0 saves after epochs only

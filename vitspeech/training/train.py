@@ -282,7 +282,7 @@ def make_parser() -> Parser:
     parser.add_lightning_class_args(DataModule, "data", subclass_mode=True)
     parser.add_argument("--extends", type=str | None, help="in a config: the config that it overrides")
     parser.add_argument("--init_from", type=str | None, help="released model or finished run to start from")
-    least = "the least share of the network's numbers that --init_from must give"
+    least = "the least share of parameters that --init_from must load"
     parser.add_argument("--init_from_least", type=float, default=0.1, help=least)
     minutes = "save last.ckpt within an epoch after so many minutes; 0: after epochs only"
     parser.add_argument("--every_minutes", type=float, default=10.0, help=minutes)
