@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from tiny import ROOT
 
 from vitspeech.data.utterances.librispeech import OFFICIAL
@@ -41,11 +42,23 @@ def librispeech(tmp_path_factory) -> Path:
     return root
 
 
+@pytest.fixture(scope="session")
+def photos(tmp_path_factory) -> Path:
+    """Three images of each of two classes."""
+    root = tmp_path_factory.mktemp("photos")
+    for label, color in (("cat", "red"), ("dog", "blue")):
+        (root / label).mkdir()
+        for index in range(3):
+            Image.new("RGB", (40, 40 + index), color).save(root / label / f"{index}.png")
+    return root
+
+
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=name)
-def test_every_experiment_builds_and_gives_one_logit_a_class(path, tmp_path, librispeech):
+def test_every_experiment_builds_and_gives_one_logit_a_class(path, tmp_path, librispeech, photos):
     if path.stem == "own_words_embedding" and WITHOUT_EMBEDDING:
         pytest.skip("the extra `wakeword` is not installed")
-    root = [f"--data.root={librispeech}"] if path.parent.name == "librispeech" or path.stem == "speech_encoder" else []
+    roots = {"librispeech": librispeech, "speech_encoder": librispeech, "own_images": photos}
+    root = [f"--data.root={folder}" for part, folder in roots.items() if part in (path.parent.name, path.stem)]
     cli = TrainingCLI([f"--config={path}", *ON_CPU, *root, f"--run={tmp_path / 'run'}"])
     network, data = cli.model.network.eval(), cli.datamodule
     labels = {"cifar10": 10, "cifar100": 100}.get(path.parent.name) or len(data.labels)
