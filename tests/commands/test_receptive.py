@@ -8,6 +8,8 @@ import torch
 from running import one_line
 from sweep_runs import write_run
 
+from vitspeech.receptive.plan import Cost
+
 
 def test_compare_receptive_fields_leaves_a_report(command, finished_run, tmp_path):
     few = ("--inputs", 2, "--answers", 3, "--factors", 1)
@@ -20,9 +22,20 @@ def test_compare_receptive_fields_leaves_a_report(command, finished_run, tmp_pat
     assert {"report.html", "metrics.json", "fields.png"} <= {file.name for file in (tmp_path / "report").iterdir()}
 
 
+def test_compare_takes_as_many_inputs_as_fit_into_a_time(command, finished_run, tmp_path, monkeypatch):
+    monkeypatch.setattr("vitspeech.receptive.plan.estimate_cost", lambda *_: Cost([0.1, 0.1], 0.02))  # 50 s in all
+    result = command("compare", finished_run, "-o", tmp_path / "report", "--factors", 1, "--minutes", 1 / 60)
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[0] == "4 inputs in about 0.0166667 minutes"
+    assert re.search(r"^4 inputs: 95 % intervals of .*: 0 ±\d+\.\d %;", result.stdout, re.MULTILINE)
+    assert re.search(r"0: pictures of 32 px, trained: \d+ %, [\d:]+ left", result.stderr)
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
+        (("--minutes", "5", "--inputs", "40"), r"--minutes: chooses --inputs and --answers itself"),
         (("--layers", "encoder.block.0"), r"ViT has no layer 'encoder.block.0'; close names: encoder.blocks.0"),
         (("--inputs", "1"), r"1 input: an estimate with an interval needs at least 2"),
         (("--factors", "1.03"), r"can't take pictures of 33 px: patch=4 does not divide image=33"),

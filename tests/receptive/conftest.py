@@ -2,7 +2,8 @@
 
 import pytest
 
-from vitspeech.receptive.compare import Plan, compare
+from vitspeech.receptive.compare import compare
+from vitspeech.receptive.plan import Plan
 from vitspeech.receptive.sample import sample_for
 from vitspeech.receptive.subjects import subject
 

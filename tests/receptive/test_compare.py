@@ -14,9 +14,11 @@ from vitspeech import checkpoint
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import SpeechClassifier, SpeechCNN
 from vitspeech.receptive import compare as comparison
-from vitspeech.receptive.compare import EXAMPLES, Plan, compare, logits_from_frames
+from vitspeech.receptive import plan as planning
+from vitspeech.receptive.compare import EXAMPLES, compare, logits_from_frames
 from vitspeech.receptive.heads.relevance import at_head, rollout, token_relevance
 from vitspeech.receptive.heads.weights import attention_weights
+from vitspeech.receptive.plan import Cost, Plan, estimate_cost, plan_within
 from vitspeech.receptive.sample import Sample, sample_for
 from vitspeech.receptive.subjects import subject
 
@@ -71,6 +73,33 @@ def test_every_state_has_the_layers_of_the_network(pictures):
     trained, untrained = (state.layers[-1].cumulative["width"].value for state in result.states)
     assert trained != untrained
     assert result.parameters == sum(weight.numel() for weight in result.subject.model.network.parameters())
+
+
+def test_of_a_deep_network_eight_layers_are_measured_unless_they_are_named():
+    deep = subject("timm:vit_tiny_patch16_224", size=32)
+    network, inputs = deep.network(trained=False), deep.inputs(raw(32).raw)
+    names = [layer.name for layer in quick().layers_of(deep, network, inputs)]
+    assert len(names) == 8 and names[0] == "blocks.0" and names[-1] == "blocks.11"
+    named = [f"blocks.{number}" for number in range(12)]
+    assert [layer.name for layer in quick(layers=named).layers_of(deep, network, inputs)] == named
+
+
+def test_the_inputs_that_fit_into_a_time_are_in_proportion_to_it(finished_run, monkeypatch):
+    subjects, plan = [subject(str(finished_run))], Plan(inputs=200, answers=500)
+    sample = Sample(torch.zeros(500, 3, 32, 32, dtype=torch.uint8), None, None, None, "nothing")
+    monkeypatch.setattr(planning, "estimate_cost", lambda *_: Cost([0.4, 0.5], 0.04))  # 200 s in all
+    chosen = [plan_within(minutes, subjects, sample, plan) for minutes in (1, 2, 60)]
+    assert [(each.inputs, each.answers) for each in chosen] == [(60, 150), (120, 300), (500, 500)]
+    with pytest.raises(ValueError, match=r"two inputs take about 0\.033 minutes"):
+        plan_within(0.01, subjects, sample, plan)
+
+
+def test_the_estimated_time_grows_with_the_size_and_has_no_passes_that_are_not_made(finished_run, pictures):
+    _, sample = pictures
+    cost = estimate_cost(subject(str(finished_run)), sample, quick(factors=(1.0, 2.0)))
+    first, larger, untrained = cost.states
+    assert first > untrained > 0 and larger == pytest.approx(4 * untrained) and cost.visible > 0
+    assert estimate_cost(subject("timm:resnet10t", size=32), sample, quick()).visible == 0
 
 
 def test_heads_are_measured_in_pixels_between_tokens(pictures):

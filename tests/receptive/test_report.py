@@ -9,9 +9,9 @@ from html.parser import HTMLParser
 import pytest
 import torch
 
-from vitspeech.receptive.compare import Plan
 from vitspeech.receptive.differences import MIXED, MODELS, SIZE, TRAINING, pairs
 from vitspeech.receptive.occlusion import VisibleAccuracy
+from vitspeech.receptive.plan import Plan
 from vitspeech.receptive.report.maps import unit_times_ms
 from vitspeech.receptive.report.numbers import main_results, model_json, pair_json
 from vitspeech.receptive.report.page import write_report

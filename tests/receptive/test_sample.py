@@ -14,7 +14,8 @@ from tiny import ROOT
 import vitspeech
 from vitspeech import checkpoint
 from vitspeech.data import Shapes
-from vitspeech.receptive.compare import Plan, compare
+from vitspeech.receptive.compare import compare
+from vitspeech.receptive.plan import Plan
 from vitspeech.receptive.sample import sample_for
 from vitspeech.receptive.subjects import subject
 

@@ -46,8 +46,10 @@ def compare(arguments: Sequence[str] | None = None) -> None:
     add("models", nargs="+", metavar="MODEL", help="folder of a released model or a run, or timm:NAME")
     add("--data", metavar="ROOT", help="folder of the data set, or of any pictures or recordings")
     add("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder of the report")
-    add("--inputs", type=int, default=200, help="inputs for the receptive fields (default 200)")
-    add("--answers", type=int, default=500, help="inputs for accuracies (default 500)")
+    add("--inputs", type=int, help="inputs for the receptive fields (default 200)")
+    add("--answers", type=int, help="inputs for accuracies (default 500)")
+    minutes = "as many inputs as fit into about this time (at most 500), in place of --inputs and --answers"
+    add("--minutes", type=float, metavar="M", help=minutes)
     factors = "input sizes relative to the models' own (default 1 1.5); the report is about the first"
     add("--factors", type=float, nargs="+", default=[1.0, 1.5], metavar="FACTOR", help=factors)
     add("--layers", nargs="+", metavar="NAME", help="only these layers; every model must have them")
@@ -56,23 +58,32 @@ def compare(arguments: Sequence[str] | None = None) -> None:
     command_line.add_device(parser, others="")
     options = parser.parse_args(arguments)
     command_line.check_folder(options.output)
+    given = {name: count for name in ("inputs", "answers") if (count := getattr(options, name)) is not None}
+    if options.minutes is not None and given:
+        raise InputError("--minutes: chooses --inputs and --answers itself; leave them out")
     if options.device == "mps":
         raise InputError("--device mps: Apple GPUs have no double precision, which the measures need; choose cpu")
 
-    from vitspeech.receptive.compare import Plan, compare
-    from vitspeech.receptive.report.numbers import main_results
+    from vitspeech.receptive.compare import compare
+    from vitspeech.receptive.plan import Plan, plan_within
+    from vitspeech.receptive.report.numbers import main_results, widths
     from vitspeech.receptive.report.page import write_report
     from vitspeech.receptive.sample import sample_for
     from vitspeech.receptive.subjects import subjects_named
 
-    plan = Plan(options.inputs, options.answers, tuple(options.factors), options.layers)
+    plan = Plan(**given, factors=tuple(options.factors), layers=options.layers)
     chosen = {"size": options.size, "pretrained": options.pretrained, "trust": options.trust}
     subjects = subjects_named(options.models, **chosen, device=command_line.find_device(options.device))
-    sample = sample_for(subjects, options.data, max(options.inputs, options.answers))
+    sample = sample_for(subjects, options.data, max(plan.inputs, plan.answers))
     start = time.perf_counter()
+    if options.minutes is not None:
+        plan = plan_within(options.minutes, subjects, sample, plan)
+        print(f"{plan.inputs} inputs in about {options.minutes:g} minutes", flush=True)
     results = compare(subjects, sample, plan, progress=True)
     page = write_report(results, sample, plan, options.output)
     print(main_results(results))
+    if options.minutes is not None:
+        print(f"{plan.inputs} inputs: {widths(results)}; four times the inputs halve the intervals")
     for result in results:
         for measure, reason in result.missing.items():
             print(f"{result.subject.name}: no {measure}: {reason}")

@@ -8,7 +8,8 @@
     extent(fields[-1].cumulative.uniform)["radius_90"]   # the same of a uniform field, for comparison
     fields[-1].cumulative.theoretical                    # the theoretical receptive field
 
-- `compare.py` measures several models on the same inputs; `subjects.py` loads them, `sample.py` the inputs.
+- `compare.py` measures several models on the same inputs; `subjects.py` loads them, `sample.py` the inputs, `plan.py`
+  says how much is measured and how long it takes.
 - `fields/`: how far can a unit see (theoretical receptive field), and how far does it see (effective receptive field;
   Luo et al. 2016, arXiv:1701.04128)?
 - `heads/`: how far does each head attend (attention distance), and which tokens reach the output (attention rollout)?

@@ -3,8 +3,8 @@
 Shapes: B inputs, F log-mel frames, M mel bins; K example inputs, R rows, W columns of the source, T tokens.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
@@ -13,41 +13,25 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from vitspeech.errors import InputError
-from vitspeech.receptive.fields.effective import effective_fields
+from vitspeech.receptive.fields.effective import effective_fields, passes
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers, layer_numbers
-from vitspeech.receptive.fields.layers import Layer, default_layers, find_module, infer_layer
+from vitspeech.receptive.fields.layers import Layer, find_module
 from vitspeech.receptive.heads.measures import HeadMeasures, class_tokens_of, head_measures
 from vitspeech.receptive.heads.relevance import at_head, rollout, token_relevance
 from vitspeech.receptive.heads.weights import attention_weights
 from vitspeech.receptive.initialization import switch_on_branches
 from vitspeech.receptive.occlusion import VisibleAccuracy, visible_accuracy
+from vitspeech.receptive.plan import Cost, Plan, estimate_cost
 from vitspeech.receptive.sample import Sample
 from vitspeech.receptive.statistics import Estimate, Numbers
 from vitspeech.receptive.subjects import Subject
 
 HEADS_INPUTS = 64
 EXAMPLES = 4
-LARGEST_FACTOR = 16
 RADII = [number / 16 for number in range(1, 8)]  # relative to an image's side; 0 and the whole image are added
 RADII_MS = (20, 40, 60, 80, 120, 160, 200, 250, 300, 400)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The amount of measurement."""
-
-    inputs: int = 200  # number of inputs for the fields
-    answers: int = 500  # number of inputs for the accuracy against the visible window
-    # input sizes, relative to the size a model was made for; the report is about the first
-    factors: tuple[float, ...] = (1.0, 1.5)
-    layers: Sequence[str] | None = None  # names of the layers to measure; `None` measures those of `default_layers`
-
-    def __post_init__(self) -> None:
-        fewest = min(self.inputs, self.answers)
-        if fewest < 2:
-            raise InputError(f"{fewest} input: an estimate with an interval needs at least 2")
-        if not self.factors or not all(0 < factor <= LARGEST_FACTOR for factor in self.factors):
-            raise InputError(f"factors={self.factors} are not sizes above 0 and at most {LARGEST_FACTOR}")
+VISIBLE_VALUES = 2**22  # of all inputs in a pass
+BAR = "{desc}{percentage:.0f} %, {remaining} left"
 
 
 @dataclass(frozen=True)
@@ -130,42 +114,38 @@ def compare(subjects: Sequence[Subject], sample: Sample, plan: Plan, *, progress
     duplicates = sorted({name for name in names if names.count(name) > 1})
     if duplicates:
         raise InputError(f"{duplicates[0]} is named twice")
-    steps = sum(len(planned_states(subject, plan)) + 2 for subject in subjects)
-    with tqdm(total=steps, disable=not progress, leave=False) as bar:
-        return [measure(subject, sample, plan, bar) for subject in subjects]
+    available = len(sample.raw)
+    plan = replace(plan, inputs=min(plan.inputs, available), answers=min(plan.answers, available))
+    costs = [estimate_cost(subject, sample, plan) for subject in subjects]
+    total = sum(cost.total(plan) for cost in costs)
+    with tqdm(total=total, bar_format=BAR, smoothing=0, disable=not progress, leave=False) as bar:
+        return [measure(subject, sample, plan, cost, bar) for subject, cost in zip(subjects, costs, strict=True)]
 
 
-def planned_states(subject: Subject, plan: Plan) -> list[tuple[bool, float]]:
-    """Each state to measure as (trained, factor of its size), in the order of `Result.states`."""
-    if not subject.trained:
-        return [(False, factor) for factor in plan.factors]
-    return [*((True, factor) for factor in plan.factors), (False, plan.factors[0])]
-
-
-def measure(subject: Subject, sample: Sample, plan: Plan, bar: tqdm) -> Result:
+def measure(subject: Subject, sample: Sample, plan: Plan, cost: Cost, bar: tqdm) -> Result:
     """Measure one model in all states, then its attention and its accuracy in the first of them."""
     raw = sample.first(plan.inputs).raw
     result = Result(subject, 0)
-    for trained, factor in planned_states(subject, plan):
-        size = factor * subject.size if subject.takes_audio else round(factor * subject.size)
+    for (trained, size), seconds in zip(plan.states(subject), cost.states, strict=True):
         description = f"{subject.inputs_text(size)}, {'trained' if trained else 'untrained'}"
         bar.set_description(f"{subject.name}: {description}")
+        brief = bool(result.states)  # only the first state has fields without shortcuts
+        options = {"cumulative_only": brief, "progress": lambda part, s=seconds: bar.update(part * s * plan.inputs)}
         try:
-            brief = bool(result.states)  # only the first state has fields without shortcuts
-            state = measure_state(subject, raw, plan.layers, trained=trained, size=size, cumulative_only=brief)
+            state, built = measure_state(subject, raw, plan, trained, size, **options)
             result.states.append(state)
+            if not brief:
+                network = built
         except (ValueError, AssertionError, RuntimeError) as error:  # raised by timm networks when they run
             if isinstance(error, InputError) and not result.states:
                 raise
             if not result.states:
                 raise InputError(f"{subject.name}, {description}: {error}") from error
             result.missing[description] = str(error)
-        bar.update()
     if not subject.trained:
         result.missing["weights"] = "no weights available; the figures show the network before training"
 
     size = result.main.size
-    network, _ = build_network(subject, subject.inputs(raw, size), size, trained=subject.trained)
     result.parameters = sum(parameter.numel() for parameter in network.parameters())
     bar.set_description(f"{subject.name}: attention")
     try:
@@ -180,35 +160,43 @@ def measure(subject: Subject, sample: Sample, plan: Plan, bar: tqdm) -> Result:
     except ValueError as error:
         result.missing["rollout and relevance"] = str(error)
         result.examples = make_examples(subject, network, inputs, layer, attention=False)
-    bar.update()
     bar.set_description(f"{subject.name}: accuracy against what is visible")
     if subject.predicts_label and subject.trained:
         result.visible = measure_visible_accuracy(subject, network, sample.first(plan.answers), size)
     else:
         reason = f"{type(network).__name__} gives no single label" if subject.trained else "it is not trained"
         result.missing["accuracy against what is visible"] = reason
-    bar.update()
+    bar.update(cost.visible * plan.answers)
     return result
 
 
 def measure_state(
-    subject: Subject, raw: Tensor, names: Sequence[str] | None, *, trained: bool, size: float, cumulative_only: bool
-) -> State:
-    """The fields of one model in one state; `cumulative_only` as in `effective_fields`."""
+    subject: Subject,
+    raw: Tensor,
+    plan: Plan,
+    trained: bool,
+    size: float,
+    *,
+    cumulative_only: bool,
+    progress: Callable[[float], None],
+) -> tuple[State, nn.Module]:
+    """The fields of one model in one state, and its network; options as in `iterate_fields`."""
     inputs = subject.inputs(raw, size)
     network, zero_init = build_network(subject, inputs, size, trained=trained)
     if subject.takes_audio:
         find_module(network, subject.source.name)  # a network of one's own may have no such front end
-    if names is None:
-        layers = default_layers(network, inputs)
-    else:
-        layers = [infer_layer(network, name, inputs, in_time=subject.takes_audio) for name in names]
-    numbers = layer_numbers(network, inputs, layers, subject.source, cumulative_only=cumulative_only)
+    layers = plan.layers_of(subject, network, inputs)
+    work = passes(len(layers), cumulative_only=cumulative_only)
+    twice = 0 if zero_init is None else passes(1, cumulative_only=True)[0]  # the last layer once more
+    share = sum(work) / (sum(work) + twice)
+    options = {"cumulative_only": cumulative_only, "progress": lambda part: progress(part * share)}
+    numbers = layer_numbers(network, inputs, layers, subject.source, **options)
     if zero_init is None:
-        return State(trained, size, numbers)
-    network = subject.network(trained=False, size=size, sample=inputs)
-    (last,) = layer_numbers(network, inputs, layers[-1:], subject.source, cumulative_only=True)
-    return State(trained, size, numbers, zero_init, last)
+        return State(trained, size, numbers), network
+    initial = subject.network(trained=False, size=size, sample=inputs)
+    options = {"cumulative_only": True, "progress": lambda part: progress(part * (1 - share))}
+    (last,) = layer_numbers(initial, inputs, layers[-1:], subject.source, **options)
+    return State(trained, size, numbers, zero_init, last), network
 
 
 def build_network(subject: Subject, inputs: Tensor, size: float, *, trained: bool) -> tuple[nn.Module, str | None]:
@@ -236,7 +224,8 @@ def measure_visible_accuracy(subject: Subject, network: nn.Module, sample: Sampl
     if not subject.takes_audio:
         # Between the distances from the center of an even side, which are n + 1/2.
         radii = (torch.tensor(RADII) * inputs.shape[-1]).round().unique() - 0.5
-        return visible_accuracy(network, inputs, labels, radii[radii > 0].tolist())
+        batch = max(min(VISIBLE_VALUES // inputs[0].numel(), 100), 1)
+        return visible_accuracy(network, inputs, labels, radii[radii > 0].tolist(), batch=batch)
     log_mel = network.tokens.log_mel
     with torch.no_grad():
         frames = log_mel(inputs)[:, None]

@@ -20,6 +20,7 @@ from vitspeech.receptive.fields.graph import backward_order, inputs_of, node_of
 from vitspeech.receptive.fields.layers import INPUT, Layer, record_outputs
 
 SEED = 0  # for weights that are drawn anew
+BATCH_VALUES = 2**22  # of all inputs in a pass
 # LayerScale starts at 1e-6 to 1e-4 in deep networks (ConvNeXt, CaiT, DINOv2); 0.1 in BEiT is no obstacle to gradients.
 NEARLY_ZERO = 1e-3
 # Inputs of an operation, as autograd counts them, that may be its factor; the others are data or a bias.
@@ -47,12 +48,16 @@ def initialize_from(network: nn.Module, inputs: Tensor) -> None:
 
 @torch.no_grad()
 def estimate_statistics(network: nn.Module, inputs: Tensor) -> None:
-    """Set the running statistics of batch norms to those of the inputs."""
+    """Set the running statistics of batch norms to those of the inputs, of large ones to the mean over batches."""
     norms = [module for module in network.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
     momenta = [norm.momentum for norm in norms]
+    if not norms:
+        return
     for norm in norms:
-        norm.train().momentum = 1.0  # the running statistics become those of this batch
-    network(inputs)
+        norm.reset_running_stats()
+        norm.train().momentum = None  # the mean over batches
+    for batch in inputs.tensor_split(max(min(-(-inputs.numel() // BATCH_VALUES), len(inputs) // 2), 1)):
+        network(batch)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.eval().momentum = momentum
 

@@ -46,12 +46,6 @@ def resampling_weights(count: int) -> Tensor:
     return torch.cat((torch.ones(1, count, dtype=torch.double), weights))
 
 
-@cache
-def distinct_resamples(count: int) -> tuple[Tensor, Tensor]:
-    """The rows of `resampling_weights` without repetitions (few inputs have few), and the place of each row in them."""
-    return resampling_weights(count).unique(dim=0, return_inverse=True)
-
-
 def estimate(values: Tensor) -> Estimate:
     """The number for the inputs themselves, and the interval that contains 95 % of the resamples: (K,)."""
     return Estimate(float(values[0]), *percentile_interval(values[1:]))

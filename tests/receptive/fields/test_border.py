@@ -19,6 +19,7 @@ from vitspeech.receptive.fields.measures import (
     Field,
     extent,
     extent_in_time,
+    mean_of,
     measure_image,
     measure_time,
     uniform,
@@ -49,7 +50,7 @@ class Gain(nn.Module):
 
 def numbers_of(field, measure):
     """The numbers of the mean field, without intervals."""
-    return {name: float(value) for name, value in measure(field, field.mean.double().flatten()[None]).items()}
+    return {name: float(value) for name, value in measure(field, mean_of(field)).items()}
 
 
 def known(energy, *, rows, columns):

@@ -16,7 +16,7 @@ from torch.testing import assert_close
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import SpeechClassifier
 from vitspeech.receptive.fields import effective
-from vitspeech.receptive.fields.effective import central_units, effective_fields, symmetric
+from vitspeech.receptive.fields.effective import central_units, effective_fields, iterate_fields, symmetric
 from vitspeech.receptive.fields.layers import Layer
 from vitspeech.receptive.fields.measures import extent
 
@@ -207,11 +207,33 @@ def test_inputs_in_several_batches_have_the_fields_of_one(monkeypatch):
     network = stack(nn.Conv2d(2, 3, 3), nn.GELU(), nn.Conv2d(3, 1, 3))  # of one channel signs do not matter
     inputs = pictures(5, 2, 11, 11)
     whole = effective_fields(network, inputs, [Layer("2")])[0].cumulative
-    monkeypatch.setattr(effective, "BATCH", 2)
+    monkeypatch.setattr(effective, "BATCH_VALUES", 2 * inputs[0].numel())
     parts = effective_fields(network, inputs, [Layer("2")])[0].cumulative
     assert_close(parts.energy, whole.energy)
     assert parts.theoretical == whole.theoretical
     assert parts.outside == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("cumulative_only", [False, True])
+def test_layers_held_in_memory_one_by_one_have_the_same_fields_and_their_progress_is_complete(
+    monkeypatch, cumulative_only
+):
+    torch.manual_seed(0)
+    residual = Residual(nn.Conv2d(1, 1, 3, padding=1))  # of one channel signs do not matter
+    network = stack(nn.Conv2d(2, 1, 3, 2), residual, nn.Conv2d(1, 1, 3))
+    inputs, layers, done = pictures(5, 2, 15, 15), [Layer(str(number)) for number in range(3)], []
+    whole = effective_fields(network, inputs, layers, cumulative_only=cumulative_only)
+    monkeypatch.setattr(effective, "GROUP_VALUES", 1)
+    monkeypatch.setattr(effective, "BATCH_VALUES", 2 * inputs[0].numel())
+    parts = list(iterate_fields(network, inputs, layers, cumulative_only=cumulative_only, progress=done.append))
+    for one, other in zip(whole, parts, strict=True):
+        assert (one.stride, one.block_stride) == (other.stride, other.block_stride)
+        for kind in ("cumulative", "cumulative_cut", "block", "block_cut"):
+            first, second = getattr(one, kind), getattr(other, kind)
+            assert (first is None) == (second is None)
+            if first is not None:
+                assert_close(first.energy, second.energy)
+    assert sum(done) == pytest.approx(1) and len(done) == 9
 
 
 # Paths, cut and whole, from the input and from the layer before.

@@ -10,18 +10,21 @@ from math import inf, nan, sqrt
 import pytest
 import torch
 
-from vitspeech.receptive.compare import Plan
 from vitspeech.receptive.differences import difference
 from vitspeech.receptive.fields.measures import (
     Field,
     extent,
     extent_in_frequency,
     extent_in_time,
+    mean_of,
+    measure_frequency,
+    measure_image,
     measure_time,
     resampled,
 )
 from vitspeech.receptive.fields.theoretical import Span
-from vitspeech.receptive.statistics import Estimate
+from vitspeech.receptive.plan import Plan
+from vitspeech.receptive.statistics import Estimate, resampling_weights
 
 
 def around(places, *, half=5, apart=0.0, side=inf):
@@ -242,6 +245,27 @@ def test_intervals_of_95_percent_contain_the_populations_number_as_often():
         for name in contained:
             contained[name] += found[name].low <= truth[name] <= found[name].high
     assert all(0.9 <= count / draws <= 0.98 for count in contained.values()), contained
+
+
+@pytest.mark.parametrize("measured", ["picture", "time", "frequency"])
+def test_resampled_numbers_are_those_of_the_weighted_means_of_the_inputs(measured):
+    generator = torch.Generator().manual_seed(3)
+    energy = torch.rand(6, 11, 11, generator=generator) ** 4
+    energy[2] = 0  # an input without a gradient
+    template = (
+        around({(0, 0): 1.0}) if measured == "picture" else replace(around({(0, 0): 1.0}), columns=torch.arange(11))
+    )
+    field = replace(template, energy=energy)
+    measure = {
+        "picture": partial(measure_image, cell=2.0, own=3.0),
+        "time": partial(measure_time, cell_ms=10.0),
+        "frequency": partial(measure_frequency, centers_hz=torch.arange(11.0) * 100 + 50),
+    }[measured]
+    found = resampled(field, measure)
+    for number, weights in enumerate(resampling_weights(6)[:20]):
+        mean = (weights[:, None, None] * field.shares).sum(0)[None]
+        for name, expected in measure(field, mean_of(replace(field, energy=mean))).items():
+            assert float(found[name][number]) == pytest.approx(float(expected), rel=1e-6), name
 
 
 def test_paired_differences_are_found_where_separate_intervals_overlap():

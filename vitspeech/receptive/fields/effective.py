@@ -18,7 +18,7 @@ away from the middle of the image.
 Shapes: B inputs, R rows, W columns of the source; I, J rows and columns of a re-centered field.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -34,7 +34,9 @@ from vitspeech.receptive.fields.measures import Field
 from vitspeech.receptive.fields.theoretical import GraphReader, Span, Spans, read_graph
 
 PROBE_UNITS = 4  # measured in each layer: 2 × 2 of an image, 4 times of audio
-BATCH = 32
+BATCH = 32  # inputs in a pass; fewer if they are large, since the graph of a pass is kept for all of its layers
+BATCH_VALUES = 2**20  # of all inputs in a pass
+GROUP_VALUES = 2**26  # of all inputs, times the number of layers whose fields are held at a time
 
 
 @dataclass(frozen=True)
@@ -90,40 +92,88 @@ def effective_fields(
         InputError: If there are fewer than two inputs, a layer is missing or does not fit a grid, or a layer does not
             depend on the source.
     """
+    settings = {"source": source, "probe_units": probe_units, "probes": probes}
+    settings |= {"cumulative_only": cumulative_only, "last_cut_only": last_cut_only}
+    return list(iterate_fields(network, inputs, layers, **settings))
+
+
+def iterate_fields(
+    network: nn.Module,
+    inputs: Tensor,
+    layers: Sequence[Layer],
+    *,
+    source: Layer | None = None,
+    probe_units: int = PROBE_UNITS,
+    probes: int = 1,
+    cumulative_only: bool = False,
+    last_cut_only: bool = False,
+    progress: Callable[[float], None] = lambda part: None,
+) -> Iterator[LayerFields]:
+    """`effective_fields` one by one, of which a few are in memory at a time.
+
+    `progress` gets the fraction of the work that was done since it was last called.
+    """
     source = Layer(INPUT) if source is None else source
     if len(inputs) < 2:
         raise InputError(f"{len(inputs)} input: an estimate with an interval needs at least 2")
     generator = torch.Generator().manual_seed(0)
-    chain = [source, *layers]
-    batches: list[list[LayerFields]] = []
-    for batch in inputs.split(BATCH):
-        # The reader's hooks run first: they must get a module's own output, not the copy made by `record_outputs`.
-        with (
-            read_graph(network) as reader,
-            record_outputs(network, [layer.name for layer in chain]) as outputs,
-            differentiable_recurrence(network),
-        ):
-            if source.name == INPUT:
-                batch = batch.detach().requires_grad_()
-                outputs[INPUT] = batch
-            with torch.enable_grad():
-                network(batch)
-        measured: list[LayerFields] = []
-        for number, (before, layer) in enumerate(pairwise(chain)):
-            probe = LayerProbe(reader, outputs, layer, probes, generator)
-            units = probe.central_units(source, probe_units)
-            cumulative, cut, block, block_cut = probe.field(source, units), None, None, None
-            if not cumulative_only:
-                if not last_cut_only or number in (0, len(layers) - 1):
-                    cut = probe.field(source, units, cut=True)
-                block, block_cut = cumulative, cut
-                if number:
-                    block, block_cut = probe.field(before, units), probe.field(before, units, cut=True)
-            block_stride = measured[-1].stride if number else 1.0
-            fields = (cumulative, cut, block, block_cut)
-            measured.append(LayerFields(layer, probe.shape(layer), probe.stride(source), *fields, block_stride))
-        batches.append(measured)
-    return [merge_batches(parts) for parts in zip(*batches, strict=True)]
+    chain = list(pairwise([source, *layers]))
+    work = passes(len(layers), cumulative_only=cumulative_only)
+    batch_size = max(min(BATCH_VALUES // inputs[0].numel(), BATCH), 1)
+    group_size = max(GROUP_VALUES // inputs.numel(), 1)
+    strides, known = {0: 1.0}, {}
+    for first in range(0, len(layers), group_size):
+        group = range(first, min(first + group_size, len(layers)))
+        recorded = [source, *(layer for number in group for layer in chain[number])]
+        batches: list[list[LayerFields]] = []
+        for batch in inputs.split(batch_size):
+            with differentiable_recurrence(network), torch.enable_grad():
+                reader, outputs = run(network, batch, source, recorded)
+            measured: list[LayerFields] = []
+            for number in group:
+                before, layer = chain[number]
+                probe = LayerProbe(reader, outputs, layer, probes, generator, known)
+                units = probe.central_units(source, probe_units)
+                if cumulative_only or not number:
+                    (cumulative,) = probe.fields([source], units)
+                    block = None if cumulative_only else cumulative
+                else:
+                    cumulative, block = probe.fields([source, before], units)
+                cut = block_cut = None
+                if not cumulative_only:
+                    if not last_cut_only or number in (0, len(layers) - 1):
+                        (cut,) = probe.fields([source], units, cut=True)
+                    block_cut = probe.fields([before], units, cut=True)[0] if number else cut
+                strides[number + 1] = probe.stride(source)
+                fields = (cumulative, cut, block, block_cut)
+                shape = (layer, probe.shape(layer), strides[number + 1])
+                measured.append(LayerFields(*shape, *fields, strides[number]))
+                progress(work[number] / sum(work) * len(batch) / len(inputs))
+            batches.append(measured)
+            del probe, outputs, reader  # the graph
+        while batches[0]:
+            yield merge_batches([measured.pop(0) for measured in batches])
+
+
+def passes(layers: int, *, cumulative_only: bool) -> list[float]:
+    """About how often the network runs backward, or forward, to measure each of that many layers."""
+    depths = [number / layers for number in range(1, layers + 1)]
+    if cumulative_only:
+        return [PROBE_UNITS * depth for depth in depths]
+    return [PROBE_UNITS * (depth + 1 / layers + (depth == 1)) for depth in depths]
+
+
+def run(
+    network: nn.Module, batch: Tensor, source: Layer, recorded: Sequence[Layer]
+) -> tuple[GraphReader, dict[str, Tensor]]:
+    """Run the network on a batch: the reader of the graph, and the outputs of the recorded layers by their names."""
+    # The reader's hooks run first: they must get a module's own output, not the copy made by `record_outputs`.
+    with read_graph(network) as reader, record_outputs(network, [layer.name for layer in recorded]) as outputs:
+        if source.name == INPUT:
+            batch = batch.detach().requires_grad_()
+            outputs[INPUT] = batch
+        network(batch)
+    return reader, outputs
 
 
 def merge_batches(parts: Sequence[LayerFields]) -> LayerFields:
@@ -160,54 +210,55 @@ def differentiable_recurrence(network: nn.Module) -> Iterator[None]:
 
 @dataclass
 class LayerProbe:
-    """Measures one layer after a forward pass; see `effective_fields`."""
+    """Measures one layer after a forward pass; see `effective_fields`.
+
+    `known` keeps the theoretical fields that were read, which are the same in every batch.
+    """
 
     reader: GraphReader
     outputs: dict[str, Tensor]
     layer: Layer
     probes: int
     generator: torch.Generator
+    known: dict[tuple, Spans | None]
 
-    def field(self, origin: Layer, units: list[tuple[int, int]], *, cut: bool = False) -> Field | None:
-        """The field in `origin`; with `cut` without residual shortcuts, `None` if there are none."""
-        output, source = self.outputs[self.layer.name], self.outputs[origin.name]
-        shortcuts = residual_shortcuts(output, source, self.reader.edges) if cut else []
+    def fields(
+        self, origins: Sequence[Layer], units: list[tuple[int, int]], *, cut: bool = False
+    ) -> list[Field | None]:
+        """The field in each origin; with `cut` without residual shortcuts, `None` if there are none.
+
+        All origins take the same passes. With `cut` there is one.
+        """
+        output, sources = self.outputs[self.layer.name], [self.outputs[origin.name] for origin in origins]
+        shortcuts = residual_shortcuts(output, sources[0], self.reader.edges) if cut else []
         if cut and not shortcuts:
-            return None
+            return [None]
         grid = self.layer.grid(output)
-        found = [self.read(origin, unit) for unit in units]
-        spans = [one or self.everything(origin, unit) for one, unit in zip(found, units, strict=True)]
-        shape = self.shape(origin)
-        recentered = [True, not (origin.in_time and shape[1] > 1)]
-        sides = [2 * size - 1 if moves else size for size, moves in zip(shape, recentered, strict=True)]
-        canvas, seen = torch.zeros(len(grid), *sides), torch.zeros(*sides)
-        base, total, outside = tuple(span.center for span in spans[0]), 0.0, 0.0
+        canvases = [self.canvas(origin, units) for origin in origins]
         with cut_shortcuts(shortcuts):
-            for unit, field in zip(units, spans, strict=True):
-                place = (slice(None), *map(shifted, field, base, shape, recentered))
-                seen[place[1:]] += self.probes
+            for number, unit in enumerate(units):
                 for _ in range(self.probes):
                     signs = torch.randint(0, 2, grid.shape[:2], generator=self.generator).to(grid) * 2 - 1
                     projection = (signs * grid[:, :, unit[0], unit[1]]).sum()
-                    gradient = torch.autograd.grad(projection, source, retain_graph=True, materialize_grads=True)[0]
-                    energy = origin.grid(gradient).square().sum(1).cpu()
-                    canvas[place] += energy
-                    total += float(energy.detach().sum())
-                    inside(energy, field).zero_()
-                    outside += float(energy.detach().sum())
-        if cut and not canvas.any():
-            return None  # some networks multiply their branches by zero before training
-        if not canvas.any():
-            raise InputError(f"layer {self.layer.name!r} does not depend on {origin.name or 'the input'}: no gradient")
-        rows, columns = (
-            torch.arange(side) - ((size - 1) + (center - floor(center)) if moves else 0.0)
-            for side, size, center, moves in zip(sides, shape, base, recentered, strict=True)
-        )
-        relative = tuple(Span(span.low - span.center, span.high - span.center, 0) for span in spans[0])
-        coverage = seen / (len(units) * self.probes)
-        outside = outside / max(total, 1e-300)
-        field = Field(canvas, coverage, rows, columns, relative, units, base, outside, unread=None in found)
-        return replace(field, energy=canvas / seen.clamp(min=1) * field.counted)
+                    gradients = torch.autograd.grad(projection, sources, retain_graph=True, materialize_grads=True)
+                    for origin, canvas, gradient in zip(origins, canvases, gradients, strict=True):
+                        canvas.add(number, origin.grid(gradient).square().sum(1).cpu())
+        for origin, canvas in zip(origins, canvases, strict=True):
+            if not cut and not canvas.energy.any():
+                name = origin.name or "the input"
+                raise InputError(f"layer {self.layer.name!r} does not depend on {name}: no gradient")
+        # Some networks multiply their branches by zero before training; nothing is then left of a cut field.
+        return [canvas.field() if canvas.energy.any() else None for canvas in canvases]
+
+    def canvas(self, origin: Layer, units: list[tuple[int, int]]) -> "Canvas":
+        """An empty field of the units in `origin`."""
+        found = [self.read(origin, unit) for unit in units]
+        spans = [one or self.everything(origin, unit) for one, unit in zip(found, units, strict=True)]
+        shape = self.shape(origin)
+        recentered = (True, not (origin.in_time and shape[1] > 1))
+        sides = [2 * size - 1 if moves else size for size, moves in zip(shape, recentered, strict=True)]
+        energy = torch.zeros(len(self.outputs[self.layer.name]), *sides)
+        return Canvas(energy, torch.zeros(*sides), shape, recentered, units, spans, None in found)
 
     def shape(self, layer: Layer) -> tuple[int, int]:
         """Rows and columns of a layer."""
@@ -220,6 +271,13 @@ class LayerProbe:
 
     def read(self, origin: Layer, unit: tuple[int, int]) -> Spans | None:
         """The unit's theoretical field in `origin`; `None` where the graph can't be read."""
+        key = (self.layer.name, origin.name, unit)
+        if key not in self.known:
+            self.known[key] = self.read_anew(origin, unit)
+        return self.known[key]
+
+    def read_anew(self, origin: Layer, unit: tuple[int, int]) -> Spans | None:
+        """As `read`, from the graph."""
         output, source = self.outputs[self.layer.name], self.outputs[origin.name]
         here, there = self.shape(self.layer), self.shape(origin)
         spans = self.reader.field(output, source, unit)
@@ -252,6 +310,60 @@ class LayerProbe:
     def stride(self, origin: Layer) -> float:
         """Positions of `origin` between neighboring units, along the rows."""
         return self.spans(origin, (1, 0))[0].center - self.spans(origin, (0, 0))[0].center
+
+
+@dataclass
+class Canvas:
+    """The field of a layer's units while it is measured, each unit shifted to the same center.
+
+    Args:
+        energy: Summed over units and probes (B, I, J).
+        seen: How often each offset was (I, J).
+        shape: Rows and columns of the source.
+        recentered: Whether units are shifted along the rows and along the columns.
+        units: As (row, column) of the layer.
+        spans: The theoretical field of each unit.
+        unread: Whether one of these could not be read.
+    """
+
+    energy: Tensor
+    seen: Tensor
+    shape: tuple[int, int]
+    recentered: tuple[bool, bool]
+    units: list[tuple[int, int]]
+    spans: list[Spans]
+    unread: bool
+    probes: int = 0
+    total: float = 0.0
+    outside: float = 0.0
+
+    @property
+    def base(self) -> tuple[float, float]:
+        """The center of the first unit."""
+        return tuple(span.center for span in self.spans[0])
+
+    def add(self, number: int, energy: Tensor) -> None:
+        """Add what a probe of a unit, by its number, gave: (B, R, W)."""
+        spans = self.spans[number]
+        place = tuple(map(shifted, spans, self.base, self.shape, self.recentered))
+        self.seen[place] += 1
+        self.energy[:, *place] += energy
+        self.probes += 1
+        self.total += float(energy.sum())
+        inside(energy, spans).zero_()
+        self.outside += float(energy.sum())
+
+    def field(self) -> Field:
+        """The mean over units and probes."""
+        rows, columns = (
+            torch.arange(side) - ((size - 1) + (center - floor(center)) if moves else 0.0)
+            for side, size, center, moves in zip(self.seen.shape, self.shape, self.base, self.recentered, strict=True)
+        )
+        relative = tuple(Span(span.low - span.center, span.high - span.center, 0) for span in self.spans[0])
+        coverage, outside = self.seen / self.probes, self.outside / max(self.total, 1e-300)
+        places = (rows, columns, relative, self.units, self.base)
+        field = Field(self.energy, coverage, *places, outside, unread=self.unread)
+        return replace(field, energy=self.energy / self.seen.clamp(min=1) * field.counted)
 
 
 def central_units(

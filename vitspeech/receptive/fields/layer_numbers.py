@@ -3,18 +3,19 @@
 Shapes: B inputs, N image side in pixels or samples of a clip.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from torch import Tensor, nn
 
-from vitspeech.receptive.fields.effective import LayerFields, effective_fields
+from vitspeech.receptive.fields.effective import LayerFields, effective_fields, iterate_fields
 from vitspeech.receptive.fields.layers import Layer, default_layers
 from vitspeech.receptive.fields.measures import (
     Field,
     Measure,
     estimates,
+    mean_of,
     measure_frequency,
     measure_image,
     measure_time,
@@ -27,8 +28,8 @@ from vitspeech.receptive.statistics import Numbers
 class LayerNumbers:
     """The numbers of one layer, in px for images and in ms for audio."""
 
-    # the fields that the numbers describe; those in the source hold their mean over inputs instead of every input,
-    # except in the last layer
+    # the fields that the numbers describe; but for the last layer only that in the source, with its mean over inputs
+    # instead of every input
     fields: LayerFields
     depth: float  # relative depth of the layer, above 0; 1 is the last layer measured
     cell: float  # px or ms between neighboring positions of the source: 1 px, or the hop of the log-mel frames
@@ -64,17 +65,22 @@ class LayerNumbers:
 
 
 def layer_numbers(
-    network: nn.Module, inputs: Tensor, layers: Sequence[Layer], source: Layer, *, cumulative_only: bool = False
+    network: nn.Module,
+    inputs: Tensor,
+    layers: Sequence[Layer],
+    source: Layer,
+    *,
+    cumulative_only: bool = False,
+    progress: Callable[[float], None] = lambda part: None,
 ) -> list[LayerNumbers]:
-    """Measure layers of a network, in the order in which they run; see `effective_fields`.
+    """Measure layers of a network, in the order in which they run; see `effective_fields` and `iterate_fields`.
 
     The field in the source, the input or the log-mel frames, without residual shortcuts is that of the last layer
     alone. Inputs are images (B, 3, N, N), or waveforms (B, N) for networks with their front end as `tokens`.
     """
     log_mel = network.tokens.log_mel if source.in_time else None
-    measured = effective_fields(
-        network, inputs, layers, source=source, cumulative_only=cumulative_only, last_cut_only=True
-    )
+    settings = {"source": source, "cumulative_only": cumulative_only, "last_cut_only": True, "progress": progress}
+    measured = iterate_fields(network, inputs, layers, **settings)
     return [numbers_of(fields, number / len(layers), log_mel) for number, fields in enumerate(measured, 1)]
 
 
@@ -102,8 +108,9 @@ def numbers_of(fields: LayerFields, depth: float, log_mel: nn.Module | None) -> 
     last = depth == 1
     # The mean over inputs in place of every input takes far less memory.
     averaged = replace(fields.cumulative, energy=fields.cumulative.mean[None])
+    kept = fields if last else replace(fields, cumulative=averaged, cumulative_cut=None, block=None, block_cut=None)
     return LayerNumbers(
-        fields=fields if last else replace(fields, cumulative=averaged, cumulative_cut=None),
+        fields=kept,
         depth=depth,
         cell=cell,
         measure=measure_at(1.0),
@@ -131,5 +138,5 @@ def effective_field_ms(network: nn.Module, waveforms: Tensor) -> tuple[float, fl
     source, layer = Layer("tokens.log_mel", "mel"), default_layers(network, waveforms)[-1]
     (fields,) = effective_fields(network, waveforms, [layer], source=source, cumulative_only=True)
     field = fields.cumulative
-    numbers = measure_time(field, field.mean.double().flatten()[None], cell_ms=network.tokens.log_mel.hop_ms)
+    numbers = measure_time(field, mean_of(field), cell_ms=network.tokens.log_mel.hop_ms)
     return float(numbers["back_90"]), float(numbers["ahead_90"])

@@ -178,6 +178,12 @@ def infer_layer(network: nn.Module, name: str, inputs: Tensor, *, in_time: bool 
     return layer
 
 
+def evenly_spaced(items: Sequence, count: int) -> list:
+    """At most `count` items, evenly spaced, among them the first and the last."""
+    last, count = len(items) - 1, min(count, len(items))
+    return [items[round(number * last / max(count - 1, 1))] for number in range(count)]
+
+
 def is_square(number: int) -> bool:
     """Whether that many tokens can form a square."""
     return number >= 0 and math.isqrt(number) ** 2 == number

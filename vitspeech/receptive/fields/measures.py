@@ -10,19 +10,19 @@ No offset beyond the source can be measured, so every number has a largest value
 uniform field (`uniform`): a field of 1 at every position of the source, under the same measure.
 
 Shapes: B inputs, R rows, W columns of the source; I, J rows and columns of a re-centered field; K distributions (for
-intervals the first is the inputs themselves), P positions of the field.
+intervals the first is the inputs themselves), P positions of the field, G groups of positions.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy
 import torch
 from torch import Tensor
 
 from vitspeech.receptive.fields.theoretical import Spans
-from vitspeech.receptive.statistics import Numbers, distinct_resamples, estimate
+from vitspeech.receptive.statistics import Numbers, estimate, resampling_weights
 
 ROUNDING = 1e-4  # fraction of the energy that may lie outside of the theoretical field
 # Fewer pairs of unit and probe see a far offset, so its energy is noisier: at a sixteenth its standard error is four
@@ -32,7 +32,6 @@ LEAST_COVERAGE = 1 / 16
 TOLERANCE = 1e-3  # in positions: for offsets that were converted from ms
 
 FRACTIONS = (0.2, 0.3, 0.5, 0.9, 0.99)
-CELLS = 1_000_000  # of resampled distributions measured at a time
 
 Window = tuple[tuple[float, float], tuple[float, float]]
 
@@ -116,7 +115,55 @@ class Field:
         return self.energy[:, self.counted.any(1)][:, :, self.counted.any(0)]
 
 
-Measure = Callable[[Field, Tensor], dict[str, Tensor]]  # of distributions (K, P) over a field's offsets: (K,) each
+@dataclass(frozen=True)
+class Mixtures:
+    """Distributions over positions that are weighted means of the inputs' own; only sums over them are computed.
+
+    All numbers of a field follow from sums over its positions. These are computed for each input once and then
+    weighted, since K distributions of P positions take much more time and memory.
+
+    Args:
+        shares: The distribution of each input, not necessarily with sum 1 (B, P).
+        weights: How much each input counts in each distribution (K, B).
+    """
+
+    shares: Tensor
+    weights: Tensor
+
+    @cached_property
+    def total(self) -> Tensor:
+        """The sum of each distribution before it is normalized: (K, 1)."""
+        return self.weights @ self.shares.sum(1, keepdim=True)
+
+    def cumulative(self, group: Tensor, count: int) -> Tensor:
+        """The sum over each of `count` groups of positions and those before it.
+
+        Shape:
+            group of each position (P,) -> (K, G)
+        """
+        of_inputs = torch.stack([group.bincount(weights=row, minlength=count) for row in self.shares])
+        return (self.weights @ of_inputs.cumsum(1)).div_(self.total)
+
+    def mean(self, value: Tensor) -> Tensor:
+        """The mean of a value of each position: (P,) -> (K,)."""
+        return self.weights @ (self.shares @ value.to(self.shares)) / self.total[:, 0]
+
+    @property
+    def effective_number(self) -> Tensor:
+        """(Σp)² / Σp²: 1 if all energy is at one position, the number of positions if it is uniform: (K,)."""
+        squares = ((self.weights @ (self.shares @ self.shares.T)) * self.weights).sum(1)
+        return self.total[:, 0].square() / squares
+
+    def at(self, positions: Tensor) -> "Mixtures":
+        """On some positions alone (P,), bool."""
+        return replace(self, shares=self.shares[:, positions])
+
+    def over(self, field: Field, axis: int) -> "Mixtures":
+        """Along one axis of a field, 0 for its rows and 1 for its columns, summed over the other."""
+        return replace(self, shares=self.shares.unflatten(1, (len(field.rows), -1)).sum(2 - axis))
+
+
+Measure = Callable[[Field, Mixtures], dict[str, Tensor]]  # of distributions over a field's offsets: (K,) each
 
 
 def estimates(field: Field, measure: Measure) -> Numbers:
@@ -126,20 +173,22 @@ def estimates(field: Field, measure: Measure) -> Numbers:
 
 def uniform(field: Field, measure: Measure) -> dict[str, float]:
     """The numbers of `Field.uniform`."""
-    return {name: float(values) for name, values in measure(field, field.uniform.shares.flatten(1)).items()}
+    return {name: float(values) for name, values in measure(field, mean_of(field.uniform)).items()}
+
+
+def mean_of(field: Field) -> Mixtures:
+    """The field's mean over inputs as a single distribution."""
+    shares = field.shares.flatten(1)
+    return Mixtures(shares, shares.new_ones(1, len(shares)))
 
 
 def resampled(field: Field, measure: Measure) -> dict[str, Tensor]:
     """Every number for the inputs themselves and for each bootstrap resample: (K,)."""
     shares = field.shares.flatten(1)
-    distinct, places = distinct_resamples(len(shares))
-    parts = []
-    for weights in distinct.split(max(CELLS // shares.shape[1], 1)):
-        p = weights @ shares
-        # A resample may hold nothing but inputs without a gradient; it then counts as the inputs themselves.
-        p = torch.where(p.any(1, keepdim=True), p, shares.sum(0))
-        parts.append(measure(field, p / p.sum(1, keepdim=True)))
-    return {name: torch.cat([part[name] for part in parts])[places] for name in parts[0]}
+    weights = resampling_weights(len(shares))
+    # A resample may hold nothing but inputs without a gradient; it then counts as the inputs themselves.
+    weights = torch.where(weights @ shares.sum(1, keepdim=True) > 0, weights, 1.0)
+    return measure(field, Mixtures(shares, weights))
 
 
 def extent(field: Field, *, cell: float = 1.0, own: float = 1.0) -> Numbers:
@@ -165,8 +214,8 @@ def extent(field: Field, *, cell: float = 1.0, own: float = 1.0) -> Numbers:
     return estimates(field, partial(measure_image, cell=cell, own=own))
 
 
-def measure_image(field: Field, p: Tensor, *, cell: float, own: float) -> dict[str, Tensor]:
-    """The numbers of `extent` for distributions over the offsets of a field: (K, P) -> (K,) each."""
+def measure_image(field: Field, p: Mixtures, *, cell: float, own: float) -> dict[str, Tensor]:
+    """The numbers of `extent` for distributions over the offsets of a field: (K,) each."""
     down, across = (offset.flatten() for offset in grid_of(field))
     square, disc = torch.maximum(down.abs(), across.abs()), torch.hypot(down, across)
     sides, radii = quantiles(p, 2 * square + 1, FRACTIONS, start=0.0), quantiles(p, disc, (0.5, 0.9))
@@ -176,8 +225,8 @@ def measure_image(field: Field, p: Tensor, *, cell: float, own: float) -> dict[s
     width = 4 * ((moments[0] + moments[1]) / 2).sqrt()
     numbers["width"] = cell * width
     numbers["anisotropy"] = anisotropy(*moments)
-    numbers["effective_pixels"] = cell**2 * effective_number(p)
-    numbers["own_share"] = p[:, 2 * square + 1 <= own + 1e-6].sum(1) if own >= 1 else p[:, square < 1].sum(1)
+    numbers["effective_pixels"] = cell**2 * p.effective_number
+    numbers["own_share"] = p.mean(2 * square + 1 <= own + 1e-6 if own >= 1 else square < 1)
     if field.known:
         numbers["of_theoretical"] = width / max(min(span.size, field.size) for span in field.theoretical)
     return numbers
@@ -203,23 +252,21 @@ def extent_in_time(field: Field, *, cell_ms: float) -> Numbers:
     return estimates(field, partial(measure_time, cell_ms=cell_ms))
 
 
-def measure_time(field: Field, p: Tensor, *, cell_ms: float) -> dict[str, Tensor]:
-    """The numbers of `extent_in_time` for distributions over the offsets of a field: (K, P) -> (K,) each."""
-    p = p.unflatten(1, (len(field.rows), -1)).sum(2)
+def measure_time(field: Field, p: Mixtures, *, cell_ms: float) -> dict[str, Tensor]:
+    """The numbers of `extent_in_time` for distributions over the offsets of a field: (K,) each."""
+    p = p.over(field, 0)
     offset = field.rows.double()
     distance = 2 * offset.abs() + 1
     spans = quantiles(p, distance, FRACTIONS, start=0.0)
     numbers = {f"span_{100 * part:.0f}": cell_ms * span for part, span in zip(FRACTIONS, spans, strict=True)}
     before, after = offset < 0.5, offset > -0.5  # offsets within half a cell belong to the unit's own time
     for name, side in (("back", before), ("ahead", after)):
-        p_side = p[:, side] / p[:, side].sum(1, keepdim=True)
-        for part, length in zip((50, 90), quantiles(p_side, offset[side].abs(), (0.5, 0.9)), strict=True):
+        for part, length in zip((50, 90), quantiles(p.at(side), offset[side].abs(), (0.5, 0.9)), strict=True):
             numbers[f"{name}_{part}"] = cell_ms * length
-    past, future = p[:, offset < -0.5].sum(1), p[:, offset > 0.5].sum(1)
+    past, future = p.mean(offset < -0.5), p.mean(offset > 0.5)
     numbers["ahead_share"] = torch.where(past + future > 0, future / (past + future), 0.5)
-    mean = p @ offset
-    width = 4 * (p @ offset.square() - mean.square()).clamp(min=0).sqrt()
-    numbers["width"], numbers["effective_ms"] = cell_ms * width, cell_ms * effective_number(p)
+    width = 4 * (p.mean(offset.square()) - p.mean(offset).square()).clamp(min=0).sqrt()
+    numbers["width"], numbers["effective_ms"] = cell_ms * width, cell_ms * p.effective_number
     if field.known:
         numbers["of_theoretical"] = width / min(field.theoretical[0].size, field.size)
     return numbers
@@ -239,16 +286,16 @@ def extent_in_frequency(field: Field, centers_hz: Tensor) -> Numbers:
     return estimates(field, partial(measure_frequency, centers_hz=centers_hz))
 
 
-def measure_frequency(field: Field, p: Tensor, *, centers_hz: Tensor) -> dict[str, Tensor]:
-    """The numbers of `extent_in_frequency` for distributions over the offsets of a field: (K, P) -> (K,) each."""
-    p = p.unflatten(1, (len(field.rows), -1)).sum(1)
+def measure_frequency(field: Field, p: Mixtures, *, centers_hz: Tensor) -> dict[str, Tensor]:
+    """The numbers of `extent_in_frequency` for distributions over the offsets of a field: (K,) each."""
+    p = p.over(field, 1)
     bins, centers = numpy.arange(len(centers_hz)), centers_hz.double().cpu().numpy()
     has_lines = numpy.isfinite(centers)  # a filter without an FFT bin has no center of its own
     centers = torch.from_numpy(numpy.interp(bins, bins[has_lines], centers[has_lines]))
     midpoints = (centers[1:] + centers[:-1]) / 2
     lowest, highest = (2 * centers[0] - midpoints[0]).clamp(min=0), 2 * centers[-1] - midpoints[-1]
     upper_edges = torch.cat((midpoints, highest[None]))
-    numbers = {"effective_bins": effective_number(p)}
+    numbers = {"effective_bins": p.effective_number}
     numbers["low_hz"], numbers["high_hz"] = quantiles(p, upper_edges, (0.05, 0.95), start=float(lowest))
     return numbers
 
@@ -258,33 +305,34 @@ def grid_of(field: Field) -> list[Tensor]:
     return torch.meshgrid(field.rows.double(), field.columns.double(), indexing="ij")
 
 
-def quantiles(p: Tensor, distance: Tensor, parts: Sequence[float], start: float | None = None) -> Iterator[Tensor]:
+def quantiles(p: Mixtures, distance: Tensor, parts: Sequence[float], start: float | None = None) -> Iterator[Tensor]:
     """The distances within which fractions of the energy lie, interpolated between distances that occur.
 
     `start` is the distance of the fraction 0. `None` is the smallest distance, whose energy then all lies there.
 
     Shape:
-        distributions p (K, P), distance of each position (P,) -> (K,) for each of the `parts`
+        distance of each position (P,) -> (K,) for each of the `parts`
     """
-    distances, index = distance.round(decimals=6).unique(return_inverse=True)
-    summed = torch.zeros(len(distances), len(p), dtype=p.dtype).index_add_(0, index, p.T.contiguous()).cumsum(0).T
+    distances, group = distance.round(decimals=6).unique(return_inverse=True)
     if start is not None:
-        distances = torch.cat((distances.new_tensor([start]), distances))
-        summed = torch.cat((summed.new_zeros(len(summed), 1), summed), dim=1)
+        distances, group = torch.cat((distances.new_tensor([start]), distances)), group + 1
+    summed = p.cumulative(group, len(distances))
+    summed[p.total[:, 0] == 0] = 1.0  # a side without energy has no extent
     for part in parts:
-        after = (summed < part - 1e-12).sum(1).clamp(max=len(distances) - 1)
+        after = torch.searchsorted(summed, summed.new_full((len(summed), 1), part - 1e-12))
+        after = after.clamp(max=len(distances) - 1)[:, 0]
         before = (after - 1).clamp(min=0)
         low, high = (summed.gather(1, indices[:, None])[:, 0] for indices in (before, after))
         ratio = torch.where(high > low, (part - low) / (high - low), 0.0).clamp(0, 1)
         yield torch.where(after > 0, distances[before].lerp(distances[after], ratio), distances[0])
 
 
-def second_moments(p: Tensor, down: Tensor, across: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def second_moments(p: Mixtures, down: Tensor, across: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Variances along rows and columns, and their covariance, around the field's mean: (K,) each."""
-    mean_down, mean_across = p @ down, p @ across
-    rows = (p @ down.square() - mean_down.square()).clamp(min=0)
-    columns = (p @ across.square() - mean_across.square()).clamp(min=0)
-    return rows, columns, p @ (down * across) - mean_down * mean_across
+    mean_down, mean_across = p.mean(down), p.mean(across)
+    rows = (p.mean(down.square()) - mean_down.square()).clamp(min=0)
+    columns = (p.mean(across.square()) - mean_across.square()).clamp(min=0)
+    return rows, columns, p.mean(down * across) - mean_down * mean_across
 
 
 def anisotropy(rows: Tensor, columns: Tensor, both: Tensor) -> Tensor:
@@ -292,8 +340,3 @@ def anisotropy(rows: Tensor, columns: Tensor, both: Tensor) -> Tensor:
     mean, gap = (rows + columns) / 2, (((rows - columns) / 2).square() + both.square()).sqrt()
     long, short = mean + gap, (mean - gap).clamp(min=0)
     return torch.where(long > 1e-9, (long / short.clamp(min=1e-12)).sqrt(), 1.0)
-
-
-def effective_number(p: Tensor) -> Tensor:
-    """(Σp)² / Σp²: 1 if all energy is at one position, the number of positions if it is uniform."""
-    return 1 / p.square().sum(1)

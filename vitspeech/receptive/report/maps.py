@@ -34,6 +34,7 @@ from vitspeech.plots.style import (
 )
 from vitspeech.receptive.compare import Example, Result
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers
+from vitspeech.receptive.fields.layers import evenly_spaced
 from vitspeech.receptive.fields.measures import Field, grid_of
 from vitspeech.receptive.report.layout import (
     REFERENCE,
@@ -163,9 +164,7 @@ def draw_grid(
 
 def selected_layers(result: Result) -> list[LayerNumbers]:
     """At most `COLUMNS` layers of the main state, evenly spaced in order, including the first and the last."""
-    layers = result.main.layers
-    count = min(COLUMNS, len(layers))
-    return [layers[place] for place in numpy.linspace(0, len(layers) - 1, count).round().astype(int)]
+    return evenly_spaced(result.main.layers, COLUMNS)
 
 
 def draw_mean(

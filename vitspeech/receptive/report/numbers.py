@@ -172,6 +172,15 @@ def model_cells(result: Result) -> Iterator[tuple[str, str | None]]:
             yield f"window radius for 90 % {what}, {name} outside", interval(estimate, unit)
 
 
+def widths(results: Sequence[Result]) -> str:
+    """How wide the interval of each model's main number is, relative to the number."""
+    texts = []
+    for result in results:
+        value, low, high = result.main.layers[-1].cumulative[WIDEST[result.subject.unit]]
+        texts.append(f"{result.subject.name} ±{50 * (high - low) / value:.1f} %")
+    return f"95 % intervals of the size with 90 % of the energy: {', '.join(texts)}"
+
+
 def last_of(state: State | None) -> dict[str, Estimate] | None:
     """The numbers of the last layer of a state, if it was measured."""
     return state and state.layers[-1].cumulative

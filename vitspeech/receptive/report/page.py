@@ -19,9 +19,10 @@ from PIL import Image
 
 from vitspeech.files import write_text
 from vitspeech.provenance import provenance
-from vitspeech.receptive.compare import Plan, Result
+from vitspeech.receptive.compare import Result
 from vitspeech.receptive.differences import pairs
 from vitspeech.receptive.fields.effective import PROBE_UNITS
+from vitspeech.receptive.plan import Plan
 from vitspeech.receptive.report import curves, maps
 from vitspeech.receptive.report.numbers import main_results, model_json, pair_json
 from vitspeech.receptive.sample import Sample
