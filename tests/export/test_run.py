@@ -100,6 +100,42 @@ def test_a_stream_has_the_words_and_times_of_stream(bare, exported, command, nam
     assert_same(twice, f"{TALK}:\n{expected}" * 2)
 
 
+FAKE_SOUNDDEVICE = """
+import types, numpy, soundfile
+
+class PortAudioError(Exception):
+    pass
+
+class InputStream:
+    def __init__(self, callback, **options):
+        self.callback, self.options = callback, options
+    def __enter__(self):
+        samples = soundfile.read("talk.wav", dtype="int16")[0]
+        time, status = types.SimpleNamespace(inputBufferAdcTime=0.0), types.SimpleNamespace(input_overflow=False)
+        for first in range(0, len(samples), self.options["blocksize"]):
+            part = samples[first : first + self.options["blocksize"], None]
+            self.callback(part, len(part), time, status)
+        return self
+    def __exit__(self, *_):
+        pass
+    @property
+    def active(self):
+        raise KeyboardInterrupt  # Ctrl-C after the last part
+"""
+
+
+def test_the_microphone_is_heard_as_a_file_until_ctrl_c(bare, copied, tmp_path):
+    shutil.copy(TALK, tmp_path / "talk.wav")
+    (copied / "sounddevice.py").write_text(FAKE_SOUNDDEVICE)
+    result = run(bare, copied / "run.py", "--microphone", folder=tmp_path)
+    assert result.returncode == 0 and result.stdout == printed(bare, copied, TALK)
+    assert "can't keep up" in result.stderr  # the whole recording is there at once
+
+
+def test_a_microphone_without_its_package_is_refused(bare, exported):
+    assert "pip install sounddevice" in refused(bare, exported(TRUNCATED), "--microphone")
+
+
 def test_ctc_has_the_transcript_and_times_of_greedy_search(bare, exported, command):
     text = printed(bare, exported("spoken-words-ctc"), TALK)
     transcript = command("transcribe", CHECKPOINTS / "spoken-words-ctc", TALK, "--beam", 1).stdout.partition(": ")[2]

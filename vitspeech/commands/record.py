@@ -15,15 +15,11 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy
 
 from vitspeech import command_line
 from vitspeech.errors import InputError, MissingExtraError, check_number
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 PART_S = 0.1  # of the level meter
 PAUSE_S = 0.6  # before each take, in which nothing is recorded
@@ -82,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def take(
     prompt: str,
-    parts: "Iterator[Tensor]",
+    parts: Iterator[numpy.ndarray],
     duration_s: float,
     file: Path,
     problem_of: Callable[[numpy.ndarray], str | None],
@@ -102,14 +98,14 @@ def take(
     raise InputError(f"{MOST_TRIES} takes in a row could not be used: {problem}; check the microphone")
 
 
-def hear(parts: "Iterator[Tensor]", duration_s: float) -> numpy.ndarray:
+def hear(parts: Iterator[numpy.ndarray], duration_s: float) -> numpy.ndarray:
     """Record a take, and show its level in a terminal: int16 (N,)."""
     from vitspeech.data.audio.levels import Levels
     from vitspeech.data.audio.reading import SAMPLE_RATE_HZ
 
     length, heard = round(duration_s * SAMPLE_RATE_HZ), numpy.empty(0, numpy.int16)
     while len(heard) < length:
-        part = next(parts).numpy()
+        part = next(parts)
         heard = numpy.concatenate((heard, part))
         if sys.stdout.isatty():
             print(f"\r  {meter(Levels().add(part).peak)}", end="", flush=True)

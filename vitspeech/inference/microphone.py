@@ -1,12 +1,11 @@
-"""Audio from the microphone."""
+"""Audio from the microphone. Needs numpy and sounddevice alone: an exported stream has this file, too."""
 
 import queue
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack
 
-import torch
-from torch import Tensor
+import numpy
 
 SHORTEST_GAP_S = 0.01  # below this, two readings of the microphone's clock differ by chance
 LATE_S = 2.0  # how much may wait until a warning says so
@@ -14,7 +13,7 @@ SILENT_S = 1.0  # after a part is due, until the stream is asked whether it stil
 LONGEST_GAP_S = 10.0  # above this, the clock is wrong or the machine was suspended
 
 
-def listen(sample_rate_hz: int, part_s: float) -> Iterator[Tensor]:
+def listen(sample_rate_hz: int, part_s: float) -> Iterator[numpy.ndarray]:
     """Record from the default microphone until interrupted (Ctrl-C), in parts of `part_s` seconds: int16 (N,).
 
     If the system discarded samples because they were not taken in time (an overflow), a warning says so and how often
@@ -24,19 +23,19 @@ def listen(sample_rate_hz: int, part_s: float) -> Iterator[Tensor]:
     the delay has doubled.
 
     Raises:
-        OSError: If `sounddevice` (the extra `live`) or its library PortAudio is not installed, there is no microphone,
+        OSError: If sounddevice (the extra `live`) or its library PortAudio is not installed, there is no microphone,
             it cannot be started, or it stops.
     """
     try:
         import sounddevice
     except (ImportError, OSError) as error:  # OSError: the package is installed, PortAudio is not
         raise OSError(
-            f"a microphone needs the extra `live` (pip install 'vitspeech[live]') and PortAudio: {error}"
+            f"a microphone needs the package sounddevice (pip install sounddevice) and PortAudio: {error}"
         ) from None
-    parts: queue.Queue[tuple[Tensor, float, bool]] = queue.Queue()
+    parts: queue.Queue[tuple[numpy.ndarray, float, bool]] = queue.Queue()
 
     def enqueue(samples, frames, time, status) -> None:
-        parts.put((torch.from_numpy(samples[:, 0].copy()), time.inputBufferAdcTime, status.input_overflow))
+        parts.put((samples[:, 0].copy(), time.inputBufferAdcTime, status.input_overflow))
 
     options = {"samplerate": sample_rate_hz, "channels": 1, "dtype": "int16", "callback": enqueue}
     overflows, overflowed_before, expected_s, late_s = 0, False, None, LATE_S
@@ -65,6 +64,6 @@ def listen(sample_rate_hz: int, part_s: float) -> Iterator[Tensor]:
                 message = f"input overflow {overflows} of the microphone: samples were lost"
                 warnings.warn(message, RuntimeWarning, stacklevel=2)
             if lost:
-                yield torch.zeros(lost, dtype=torch.int16)
+                yield numpy.zeros(lost, numpy.int16)
             overflowed_before, expected_s = overflowed, start_s + len(samples) / sample_rate_hz
             yield samples

@@ -1,6 +1,7 @@
 """Words in audio as it arrives, with an exported model: numpy, ONNX Runtime and soundfile are all it needs.
 
 python run.py talk.wav                              # each word with its times
+python run.py --microphone                          # until Ctrl-C; needs the package sounddevice as well
 python run.py yes.wav --clip                        # the label of a recording of one word
 python run.py first.wav --save-state state.npz      # the recording goes on in the next file
 python run.py second.wav --load-state state.npz
@@ -28,6 +29,7 @@ from vitspeech.export.runner.sound import fit_length, read_sound, within_one
 from vitspeech.export.runner.stream_state import check_target, load_state, save_state
 
 FOLDER = Path(__file__).parent
+PART_S = 0.1  # of sound pushed at a time
 OUTPUTS = ["logits", "valid_out", "state_out"]
 
 
@@ -131,17 +133,25 @@ def decoder_of(about: dict):
 def main() -> None:
     """Print the words of recordings with their times, or the label of each recording."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="+", metavar="RECORDING", help="WAV, FLAC, OGG or MP3")
+    parser.add_argument("files", nargs="*", metavar="RECORDING", help="WAV, FLAC, OGG or MP3")
+    parser.add_argument("--microphone", action="store_true", help="listen until Ctrl-C")
     parser.add_argument("--clip", action="store_true", help="the label of each recording, which holds one word")
     parser.add_argument("--save-state", metavar="FILE", help="the recording goes on: write the state instead of ending")
     parser.add_argument("--load-state", metavar="FILE", help="go on with the recording whose state was saved")
     options, model = parser.parse_args(), Model()
+    if bool(options.files) == options.microphone:
+        parser.error("give recordings, or --microphone")
+    if options.microphone and (options.clip or options.save_state or options.load_state):
+        parser.error("--microphone is without --clip and without a state")
     if (options.save_state or options.load_state) and (options.clip or len(options.files) > 1):
         parser.error("a state is for one recording, without --clip")
     if options.save_state:
         check_target(options.save_state)
     if options.clip and model.about["task"] != "classification":
         parser.error("--clip is for classifiers; this model has other outputs")
+    if options.microphone:
+        hear(model)
+        return
     read = partial(read_sound, rate_hz=model.sample_rate_hz, is_part=bool(options.save_state or options.load_state))
     for path, samples in read_each(options.files, read):
         if options.clip:
@@ -152,7 +162,7 @@ def main() -> None:
             load_state(model, options.load_state)
         if len(options.files) > 1:
             print(f"{path}:", flush=True)
-        part = model.sample_rate_hz // 10  # as if the audio arrived every tenth of a second
+        part = round(PART_S * model.sample_rate_hz)  # as if the audio arrived live
         words = []
         for first in range(0, len(samples), part):
             words += show(model.push(samples[first : first + part]))
@@ -162,6 +172,17 @@ def main() -> None:
             words += show(model.flush())
         if model.about["task"] == "recognition":
             print(to_text(words, model.labels), flush=True)
+
+
+def hear(model: Model) -> None:
+    """Print the words that the microphone hears, until Ctrl-C."""
+    from vitspeech.inference.microphone import listen
+
+    try:
+        for samples in listen(model.sample_rate_hz, PART_S):
+            show(model.push(samples))
+    except KeyboardInterrupt:
+        show(model.flush())
 
 
 def to_text(units: list[str], labels: list[str]) -> str:
