@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         register_score as register_score,
         truncated_attention as truncated_attention,
     )
-    from vitspeech.checkpoint import Model as Model, load as load
     from vitspeech.data import (
         AudioFolder as AudioFolder,
         Augment as Augment,
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
         WordSequences as WordSequences,
         WordSource as WordSource,
     )
+    from vitspeech.decoding.keywords import SpottingSettings as SpottingSettings
     from vitspeech.decoding.search import Search as Search
     from vitspeech.encoders import (
         RecurrentDecoder as RecurrentDecoder,
@@ -66,10 +66,13 @@ if TYPE_CHECKING:
         TextTokens as TextTokens,
     )
     from vitspeech.inference.label_stream import LabelStream as LabelStream
-    from vitspeech.inference.predict import predict as predict
+    from vitspeech.inference.model import Model as Model, load as load, save as save
+    from vitspeech.inference.predict import Prediction as Prediction, predict as predict
+    from vitspeech.inference.spotting import WordSpotter as WordSpotter
     from vitspeech.inference.stream import stream as stream
     from vitspeech.inference.symbols import transcribe_symbols as transcribe_symbols
     from vitspeech.inference.transcribe import transcribe as transcribe
+    from vitspeech.inference.transcript import Transcript as Transcript
     from vitspeech.inference.transcript_stream import TranscriptStream as TranscriptStream
     from vitspeech.models import (
         CNN as CNN,
@@ -100,20 +103,23 @@ __version__ = "0.2.0"
 _NAMES_IN_MODULE = {
     "attention": """Decoder DecoderConfig Encoder EncoderConfig MultiHeadAttention RelativePositions Rotary
         Rotary2d Score SelfAttentivePooling attention_from_convolution register_score truncated_attention""",
-    "checkpoint": "Model load",
     "data": """AudioFolder Augment Cifar DataModule ImageData ImageFolder Keywords LibriSpeech SequenceAugment Shapes
         SpeechCommands SpokenVocabulary SpokenWords SymbolTasks TensorItems TranscribedAudio TwoMarks UtteranceData
         WaveformAugment WaveformData WordClip WordSequences WordSource""",
+    "decoding.keywords": "SpottingSettings",
     "decoding.search": "Search",
     "encoders": "RecurrentDecoder RecurrentEncoder WindowMLP",
     "errors": "InputError",
     "evaluation": "Report",
     "frontends": "SpecAugment SpeechEmbedding SpeechFrontend TextTokens",
     "inference.label_stream": "LabelStream",
-    "inference.predict": "predict",
+    "inference.model": "Model load save",
+    "inference.predict": "Prediction predict",
+    "inference.spotting": "WordSpotter",
     "inference.stream": "stream",
     "inference.symbols": "transcribe_symbols",
     "inference.transcribe": "transcribe",
+    "inference.transcript": "Transcript",
     "inference.transcript_stream": "TranscriptStream",
     "models": """CNN MaskedSpeechModel Seq2Seq SpeechClassifier SpeechCNN SpeechLabeler SpeechRecognizer
         SpeechTranscriber TimmModel ViT""",

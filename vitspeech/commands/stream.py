@@ -111,9 +111,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def listener_of(model: "vitspeech.Model", search: "vitspeech.Search", options: argparse.Namespace) -> Any:
     """The stream of a model's kind: `TranscriptStream`, `LabelStream` or `WordSpotter`; refuses options of others."""
     from vitspeech.checkpoint.card import read_settings
-    from vitspeech.decoding.keywords import SpottingSettings
     from vitspeech.inference.label_stream import is_labeling
-    from vitspeech.inference.spotting import WordSpotter
     from vitspeech.inference.transcript import is_transcribing
 
     transcribes, labels = is_transcribing(model), is_labeling(model)
@@ -129,11 +127,8 @@ def listener_of(model: "vitspeech.Model", search: "vitspeech.Search", options: a
         from vitspeech.plots.transcript import check_drawable
 
         check_drawable(model)
-    if transcribes:
-        return vitspeech.TranscriptStream(model, search=search)
-    if labels:
-        return vitspeech.LabelStream(model)
-    return WordSpotter(model, read_settings(asdict(model.spotting or SpottingSettings()) | given))
+    settings = read_settings(asdict(model.spotting or vitspeech.SpottingSettings()) | given) if given else None
+    return model.stream(settings=settings, search=search)
 
 
 def first_line(model: "vitspeech.Model", listener: Any, options: argparse.Namespace) -> str:

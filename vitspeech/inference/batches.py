@@ -1,4 +1,4 @@
-"""Files in batches through a network, and the table of their results, which an interrupted command goes on with.
+"""Inputs in batches through a network, and the table of their results, which an interrupted command goes on with.
 
 A file that can't be read stops the run, or is reported and left out.
 """
@@ -9,16 +9,17 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from vitspeech.checkpoint.model import Model
 from vitspeech.data.tables import Columns, GrowingTable
 from vitspeech.errors import InputError, check_number
 
 Read, Result = TypeVar("Read"), TypeVar("Result")
-OnError = Callable[[Path, Exception], None]
+Input = Any  # a Path, or a picture or sound in memory
+OnError = Callable[[Input, Exception], None]
 READERS = min(4, os.cpu_count() or 1)  # threads; they read and decode without Python's lock
 BATCHES_AHEAD = 2  # that are read, or waiting to be read, while the network runs
 
@@ -31,22 +32,48 @@ class Position:
     last: str  # the last one of them
 
 
+def is_single(inputs: Any, axes: int) -> bool:
+    """Whether this is one input, and not a folder or several inputs.
+
+    An array or tensor of up to so many axes is one, and of more axes several.
+    """
+    if isinstance(inputs, str | os.PathLike):
+        return not Path(inputs).is_dir()
+    return inputs.ndim <= axes if hasattr(inputs, "ndim") else not isinstance(inputs, Iterable)
+
+
+def walk_inputs(inputs: Any, axes: int, walk: Callable[[Iterable[Any]], Iterator[Path]]) -> Iterator[Input]:
+    """One input or several ones, in order; folders are replaced by their files.
+
+    Args:
+        inputs: A path, a picture or sound in memory, an array of several ones, or any iterable of these.
+        axes: As in `is_single`.
+        walk: Gives the files of paths.
+    """
+    several = [inputs] if isinstance(inputs, str | os.PathLike) or is_single(inputs, axes) else inputs
+    for is_path, group in groupby(several, key=lambda one: isinstance(one, str | os.PathLike)):
+        if is_path:
+            yield from walk(group)
+        else:
+            yield from group
+
+
 def run_in_batches(
-    files: Iterable[Path],
-    read: Callable[[Path], Read],
-    run: Callable[[list[Path], list[Read]], Iterable[Result | Exception]],
+    files: Iterable[Input],
+    read: Callable[[Input], Read],
+    run: Callable[[list[Input], list[Read]], Iterable[Result | Exception]],
     *,
     batch: int,
     on_error: OnError | None = None,
     progress: bool = False,
     after: Position | None = None,
-) -> Iterator[tuple[Path, Result]]:
+) -> Iterator[tuple[Input, Result]]:
     """Yield each file with its result, in order.
 
     Threads read the next files while the network runs; of `files`, few more are taken than are needed for this.
 
     Args:
-        files: The files; a file may be named more than once.
+        files: The files, or what is in memory in their place; a file may be named more than once.
         read: Reads one file; called in several threads.
         run: Computes the results of files from what was read, in order; called for up to `batch` files at once. An
             error in place of a result is handled as one of `read`.
@@ -62,7 +89,7 @@ def run_in_batches(
     """
     check_number("batch", batch, 1)
     found = skipped(iter(files), after) if after else iter(files)
-    waiting: deque[tuple[Path, Future[Read]]] = deque()
+    waiting: deque[tuple[Input, Future[Read]]] = deque()
     readers = ThreadPoolExecutor(READERS, thread_name_prefix="read")
 
     def fill() -> bool:
@@ -111,7 +138,7 @@ def run_in_batches(
         readers.shutdown(cancel_futures=True)
 
 
-def skipped(files: Iterator[Path], after: Position) -> Iterator[Path]:
+def skipped(files: Iterator[Input], after: Position) -> Iterator[Input]:
     """The files after a position, unless there are fewer or the last one of those before is another one."""
     last = deque(enumerate(islice(files, after.count), 1), maxlen=1)
     if [(number, str(file)) for number, file in last] != [(after.count, after.last)]:

@@ -13,7 +13,7 @@ from vitspeech.checkpoint.model import Model
 from vitspeech.data.utterances.word_clips import SHORTEST_WORD_S
 from vitspeech.decoding.unit_runs import Segment, UnitDecoder
 from vitspeech.errors import InputError
-from vitspeech.inference.stream import stream
+from vitspeech.inference.stream import Listener, stream
 from vitspeech.inference.transcript import is_transcribing, wrong_model
 from vitspeech.models import SpeechLabeler
 
@@ -48,7 +48,7 @@ def frame_times(network: nn.Module) -> tuple[float, float]:
     return network.first_frame_ms / 1000, network.frame_ms / 1000
 
 
-class LabelStream:
+class LabelStream(Listener):
     """Takes samples and returns words: runs of one label of at least 150 ms, the shortest word of the protocol.
 
     The mean probability of a word's label is at least 0.7 (`LABEL_PROBABILITY`): in noise alone all labels are about

@@ -1,6 +1,7 @@
-"""Classify images and recordings from files."""
+"""Classify pictures and recordings, and compute their features."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,29 +10,57 @@ import torch
 from torch import Tensor
 
 from vitspeech.checkpoint.model import Model
-from vitspeech.data.audio.reading import IN_PARTS, Notes, TooLongError, fit_length, read_clip, walk_audio
-from vitspeech.data.images.reading import normalize, read_picture, walk_pictures
+from vitspeech.data.audio.reading import IN_PARTS, Notes, TooLongError, clip_of, fit_length, read_clip, walk_audio
+from vitspeech.data.images.reading import normalize, read_picture, to_picture, walk_pictures
 from vitspeech.errors import InputError, check_number
-from vitspeech.inference.batches import OnError, Position, run_in_batches
+from vitspeech.inference.batches import Input, OnError, Position, run_in_batches, walk_inputs
 from vitspeech.inference.stream import FULL_SCALE
 from vitspeech.inference.transcript import wrong_model
 from vitspeech.models import MaskedSpeechModel
 
 BATCH = 128
-Prediction = tuple[Path, list[tuple[str, float]]]
+PICTURE_AXES, SOUND_AXES = 3, 2  # of one array, at most
 
 
-@torch.inference_mode()
+@dataclass(frozen=True, repr=False)
+class Prediction:
+    """The most probable labels of one picture or recording.
+
+    Args:
+        probabilities: The probability of each of these labels, highest first.
+        path: The file; `None` for what was given in memory.
+    """
+
+    probabilities: dict[str, float]
+    path: Path | None = None
+
+    @property
+    def label(self) -> str:
+        """The most probable label."""
+        return next(iter(self.probabilities))
+
+    @property
+    def probability(self) -> float:
+        """The probability of that label."""
+        return self.probabilities[self.label]
+
+    def __repr__(self) -> str:
+        others = ", ".join(f"{label!r}: {value:.3f}" for label, value in self.probabilities.items())
+        path = "" if self.path is None else f", path={str(self.path)!r}"
+        return f"Prediction(label={self.label!r}, probability={self.probability:.3f}, probabilities={{{others}}}{path})"
+
+
 def predict(
     model: Model,
-    paths: Iterable[str | Path],
+    paths: Any,
     *,
     top: int = 3,
+    sample_rate: int | None = None,
     batch: int = BATCH,
     on_error: OnError | None = None,
     progress: bool = False,
     after: Position | None = None,
-) -> Iterator[Prediction]:
+) -> Iterator[tuple[Input, list[tuple[str, float]]]]:
     """Classify images of any size and mode, or recordings of any sample rate.
 
     Of a recording longer than the model's clips, up to a minute, the clip of most energy is classified. The network
@@ -40,8 +69,10 @@ def predict(
 
     Args:
         model: From `vitspeech.load`; its preprocessing determines whether it takes images or audio.
-        paths: Files and folders; a folder stands for all its images or recordings, sorted by path.
+        paths: Files and folders, or one of them; a folder stands for all its images or recordings, sorted by path.
+            Pictures and sound in memory can stand in place of files, see `Model.predict`.
         top: Number of labels per file.
+        sample_rate: Sample rate of sound in memory; `None` is that of the model.
         batch: Files per forward pass.
         on_error: Called with a file that can't be read and the error, in the order of the files; the other files are
             classified. `None` raises the error.
@@ -59,34 +90,66 @@ def predict(
     check_number("top", top, 1)
     if isinstance(model.network, MaskedSpeechModel) or not {"image", "seconds"} & model.preprocessing.keys():
         raise wrong_model(model, "does not classify clips")
-    notes = Notes()
-    walk, read = readers(model.preprocessing, notes)
-    device = next(model.network.parameters()).device
 
-    def classify(files: list[Path], inputs: list[Tensor]) -> list[list[tuple[str, float]]]:
-        notes.warn()
-        probabilities = model.network(to_input(inputs, model.preprocessing).to(device)).softmax(-1)
-        best = probabilities.topk(min(top, len(model.labels)))
+    @torch.inference_mode()
+    def classify(batch: Tensor) -> list[list[tuple[str, float]]]:
+        best = model.network(batch).softmax(-1).topk(min(top, len(model.labels)))
         rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
         return [[(model.labels[index], value) for index, value in zip(*row, strict=True)] for row in rows]
 
     options = {"batch": batch, "on_error": on_error, "progress": progress, "after": after}
-    yield from run_in_batches(walk(paths), read, classify, **options)
+    yield from run_clips(model, paths, classify, sample_rate=sample_rate, **options)
+
+
+def run_clips(
+    model: Model,
+    inputs: Any,
+    compute: Callable[[Tensor], Sequence[Any]],
+    *,
+    sample_rate: int | None = None,
+    **options: Any,
+) -> Iterator[tuple[Input, Any]]:
+    """Yield each picture or clip with its result. `compute` gets the network's input on the network's device.
+
+    Arguments are as in `predict`; `options` are those of `run_in_batches`.
+    """
+    notes = Notes()
+    walk, read = readers(model.preprocessing, notes, sample_rate)
+    device = next(model.network.parameters()).device
+
+    def run(files: list[Input], items: list[Tensor]) -> Sequence[Any]:
+        notes.warn()
+        return compute(to_input(items, model.preprocessing).to(device))
+
+    yield from run_in_batches(walk(inputs), read, run, **options)
 
 
 def readers(
-    preprocessing: dict[str, Any], notes: Notes
-) -> tuple[Callable[..., Iterator[Path]], Callable[[Path], Tensor]]:
-    """A function that walks the files that a model takes, and one that reads a file: int16 (N,) or uint8 (3, N, N)."""
+    preprocessing: dict[str, Any], notes: Notes, sample_rate: int | None = None
+) -> tuple[Callable[[Any], Iterator[Input]], Callable[[Input], Tensor]]:
+    """A function that walks the inputs that a model takes, and one that reads one: int16 (N,) or uint8 (3, N, N)."""
     if "sample_rate_hz" in preprocessing:
-        return walk_audio, partial(read_fitted, notes=notes, **preprocessing)
-    return walk_pictures, partial(read_picture, side=preprocessing["image"])
+        walk = partial(walk_inputs, axes=SOUND_AXES, walk=walk_audio)
+        return walk, partial(read_fitted, notes=notes, sample_rate=sample_rate, **preprocessing)
+    return partial(walk_inputs, axes=PICTURE_AXES, walk=walk_pictures), partial(
+        read_pixels, side=preprocessing["image"]
+    )
 
 
-def read_fitted(path: Path, sample_rate_hz: int, seconds: float, notes: Notes) -> Tensor:
-    """Read a recording as a clip of that many seconds: int16 (N,)."""
+def read_pixels(source: Input, side: int) -> Tensor:
+    """Read a file, or take a picture in memory: uint8 (3, side, side)."""
+    return read_picture(source, side) if isinstance(source, Path) else to_picture(source, side)
+
+
+def read_fitted(
+    source: Input, sample_rate_hz: int, seconds: float, notes: Notes, sample_rate: int | None = None
+) -> Tensor:
+    """Read a recording, or take sound in memory, as a clip of that many seconds: int16 (N,)."""
     try:
-        samples = read_clip(path, sample_rate_hz, notes)
+        if isinstance(source, Path):
+            samples = read_clip(source, sample_rate_hz, notes)
+        else:
+            samples = clip_of(source, sample_rate or sample_rate_hz, sample_rate_hz)
     except TooLongError as error:
         advice = "cut it, or use `vitspeech stream` with a model that can be streamed"
         raise InputError(str(error).removesuffix(IN_PARTS) + advice) from None

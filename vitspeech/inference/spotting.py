@@ -13,11 +13,11 @@ from vitspeech.attention import MeanPooling
 from vitspeech.checkpoint.model import Model
 from vitspeech.decoding.keywords import Detection, KeywordDecoder, SpottingSettings
 from vitspeech.errors import InputError
-from vitspeech.inference.stream import stream
+from vitspeech.inference.stream import Listener, stream
 from vitspeech.metrics.intervals import poisson_interval
 
 
-class WordSpotter:
+class WordSpotter(Listener):
     """Detects the words of a stream of audio: an `AudioStream` and a `KeywordDecoder`, which states the algorithm.
 
     The labels `unknown` and `silence` are never detected.

@@ -1,7 +1,13 @@
 """A speech model on audio as it arrives: the same outputs as on the full recording, each as soon as it is final.
 
+`AudioStream` returns logits; `Listener` is what the streams of words share.
+
 Shapes: N samples, T tokens, D model width, C classes.
 """
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any, Self
 
 import numpy
 import torch
@@ -9,12 +15,15 @@ from torch import Tensor, nn
 
 from vitspeech.checkpoint.model import Model
 from vitspeech.data.audio.levels import problem_of_floats
+from vitspeech.data.audio.reading import AudioParts, to_sound
 from vitspeech.errors import InputError
+from vitspeech.inference.microphone import listen
 from vitspeech.inference.transcript import is_autoregressive
 from vitspeech.models import MaskedSpeechModel
 
 FULL_SCALE = 32768  # of int16
 PART_S = 10.0  # pushes are processed in parts of this many seconds, so that memory does not grow with the push
+LISTEN_S = 0.1  # seconds of sound that a `Listener` takes at a time
 STREAMABLE = (
     "use a model with a limited `right` in every block, such as speech-commands-truncated, speech-commands-causal or, "
     "for transcripts, spoken-words-ctc or librispeech-5h-ctc, or for words with start and end, spoken-words-labels"
@@ -35,6 +44,7 @@ class AudioStream:
         hop_samples: Samples from one row to the next.
         latency_samples: Samples from a token's first one to the last one that its row depends on.
         sample_rate_hz: Samples per second.
+        logits: The rows that the latest push or flush returned.
 
     Raises:
         InputError: If the network can't be streamed; the message states the reason.
@@ -64,7 +74,7 @@ class AudioStream:
         self.pending = parameter.new_zeros(1, 0)  # samples of tokens that are not complete yet
         self.skipped = 0  # next samples that no token covers, where the hop exceeds the window
         self.no_tokens = parameter.new_zeros(1, 0, self.tokens.width)
-        self.no_logits = network.frame_logits(self.no_tokens)[0].detach()
+        self.logits = self.no_logits = network.frame_logits(self.no_tokens)[0].detach()
 
     def restart(self) -> None:
         """Discard all state: the next sample is the first of a recording."""
@@ -82,14 +92,15 @@ class AudioStream:
         """
         samples = to_samples(samples)
         logits = [self.push_part(part) for part in samples.split(round(PART_S * self.sample_rate_hz))]
-        return logits[0] if len(logits) == 1 else torch.cat(logits)
+        self.logits = logits[0] if len(logits) == 1 else torch.cat(logits)
+        return self.logits
 
     @torch.inference_mode()
     def flush(self) -> Tensor:
         """End the recording: the remaining logits (T, C). The stream can then be used for another recording."""
-        logits = self.network.frame_logits(self.encoder.flush(self.no_tokens))[0]
+        self.logits = self.network.frame_logits(self.encoder.flush(self.no_tokens))[0]
         self.restart()
-        return logits
+        return self.logits
 
     def push_part(self, samples: Tensor) -> Tensor:
         """Process one part of a push: (N,) -> (T, C)."""
@@ -102,6 +113,65 @@ class AudioStream:
         self.skipped += max(first - waveform.shape[1], 0)
         self.pending = waveform[:, first:].clone()  # a view would keep the whole waveform in memory
         return self.network.frame_logits(self.encoder.push(self.tokens(waveform)))[0] if count else self.no_logits
+
+
+class Listener:
+    """What the streams of words share; see `Model.stream`.
+
+    Within `with`, the end of the block discards what is left of a recording.
+
+    A subclass has the `AudioStream` as `stream`, and the methods `restart` and `words`.
+    """
+
+    stream: AudioStream
+
+    @property
+    def logits(self) -> Tensor:
+        """The logits that became final with the latest push or flush (T, C), see `AudioStream`."""
+        return self.stream.logits
+
+    def restart(self) -> None:
+        """Begin a new recording."""
+        raise NotImplementedError
+
+    def words(self, parts: Iterable[Tensor]) -> Iterator[Any]:
+        """Yield the words of audio that arrives in parts (N,), each as soon as it is final."""
+        raise NotImplementedError
+
+    def listen(self, sound: Any = None, *, sample_rate: int | None = None) -> Iterator[Any]:
+        """Yield the words of a sound, each with its times, as soon as it is final.
+
+        Args:
+            sound: The path of a recording of any length; samples as `Model.predict` takes them; an iterable of parts of
+                samples (N,), such as a microphone gives them; or `None`, the default microphone (the extra `live`),
+                until Ctrl-C.
+            sample_rate: That of samples; `None` is that of the model. Parts must have that of the model.
+        """
+        try:
+            yield from self.words(parts_of(sound, self.stream.sample_rate_hz, sample_rate))
+        finally:
+            self.restart()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.restart()
+
+
+def parts_of(sound: Any, sample_rate_hz: int, rate_hz: int | None) -> Iterator[Tensor]:
+    """The parts of a sound, of LISTEN_S seconds unless they are given; the arguments are those of `Listener.listen`."""
+    if sound is None:
+        return listen(sample_rate_hz, LISTEN_S)
+    if isinstance(sound, str | os.PathLike):
+        whole: Iterable[Tensor] = AudioParts(sound, sample_rate_hz)
+    elif hasattr(sound, "ndim"):
+        whole = [to_sound(sound, rate_hz or sample_rate_hz, sample_rate_hz)]
+    elif rate_hz in (None, sample_rate_hz):
+        return iter(sound)
+    else:
+        raise InputError(f"sample_rate={rate_hz}: parts of samples must have {sample_rate_hz:,} Hz")
+    return (part for samples in whole for part in samples.split(round(LISTEN_S * sample_rate_hz)))
 
 
 def stream(model: Model | nn.Module) -> AudioStream:

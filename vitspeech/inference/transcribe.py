@@ -1,19 +1,31 @@
-"""Transcribe files: short recordings in batches, long ones as streams."""
+"""Transcribe recordings: short ones in batches, long ones as streams."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from vitspeech.checkpoint.model import Model
-from vitspeech.data.audio.reading import IN_PARTS, AudioParts, Notes, TooLongError, read_clip, walk_audio
+from vitspeech.data.audio.reading import (
+    IN_PARTS,
+    LONGEST_S,
+    AudioParts,
+    Notes,
+    TooLongError,
+    clip_of,
+    read_clip,
+    to_sound,
+    walk_audio,
+)
 from vitspeech.decoding.search import Search
 from vitspeech.errors import InputError
-from vitspeech.inference.batches import OnError, Position, run_in_batches
+from vitspeech.inference.batches import Input, OnError, Position, run_in_batches, walk_inputs
 from vitspeech.inference.decode import check_search, transcribe_batch
+from vitspeech.inference.predict import SOUND_AXES
 from vitspeech.inference.stream import FULL_SCALE, why_not_streamed
 from vitspeech.inference.transcript import Transcript, is_transcribing, wrong_model
 from vitspeech.inference.transcript_stream import TranscriptStream
@@ -25,14 +37,15 @@ BAR = "{desc}: {percentage:3.0f}%|{bar}| {n:.0f}/{total:.0f} s [{elapsed}<{remai
 @torch.inference_mode()
 def transcribe(
     model: Model,
-    paths: Iterable[str | Path],
+    paths: Any,
     *,
     search: Search | None = None,
+    sample_rate: int | None = None,
     batch: int = BATCH,
     on_error: OnError | None = None,
     progress: bool = False,
     after: Position | None = None,
-) -> Iterator[tuple[Path, Transcript]]:
+) -> Iterator[tuple[Input, Transcript]]:
     """Transcribe recordings of any sample rate.
 
     Recordings of up to a minute are transcribed in batches. Longer ones are streamed, one after the other, if the model
@@ -45,8 +58,10 @@ def transcribe(
 
     Args:
         model: From `vitspeech.load`, trained by `vitspeech.Recognition` or `vitspeech.Transcription`.
-        paths: Files and folders; a folder stands for all its recordings, sorted by path.
+        paths: Files and folders, or one of them; a folder stands for all its recordings, sorted by path. Sound in
+            memory can stand in place of files, see `Model.transcribe`.
         search: Search parameters; `None` is `Search()`.
+        sample_rate: Sample rate of sound in memory; `None` is that of the model.
         batch: Recordings per forward pass.
         on_error: Called with a recording that can't be read and the error, in the order of the files; the other files
             are transcribed. `None` raises the error.
@@ -62,7 +77,9 @@ def transcribe(
         raise wrong_model(model, "does not transcribe recordings")
     check_search(model, search)
 
-    def run(files: list[Path], recordings: list[Tensor | AudioParts]) -> Iterator[Transcript | Exception]:
+    def run(
+        files: list[Input], recordings: list[Tensor | AudioParts | tuple[Tensor, ...]]
+    ) -> Iterator[Transcript | Exception]:
         notes.warn()
         both = zip(files, recordings, strict=True)
         short = iter(transcribe_short(model, [item for item in both if isinstance(item[1], Tensor)], search))
@@ -76,27 +93,34 @@ def transcribe(
                 yield error
 
     rate_hz, notes = model.preprocessing["sample_rate_hz"], Notes()
-    read = partial(read_recording, sample_rate_hz=rate_hz, refusal=why_not_streamed(model.network), notes=notes)
+    refusal, walk = why_not_streamed(model.network), partial(walk_inputs, axes=SOUND_AXES, walk=walk_audio)
+    read = partial(read_recording, sample_rate_hz=rate_hz, refusal=refusal, notes=notes, sample_rate=sample_rate)
     options = {"batch": batch, "on_error": on_error, "progress": progress, "after": after}
-    yield from run_in_batches(walk_audio(paths), read, run, **options)
+    yield from run_in_batches(walk(paths), read, run, **options)
 
 
-def read_recording(path: Path, sample_rate_hz: int, refusal: str | None, notes: Notes) -> Tensor | AudioParts:
+def read_recording(
+    source: Input, sample_rate_hz: int, refusal: str | None, notes: Notes, sample_rate: int | None = None
+) -> Tensor | AudioParts | tuple[Tensor, ...]:
     """Read a recording of up to LONGEST_S: int16 (N,); a longer one is read later, part by part.
 
-    `refusal` says why long recordings are refused; `None` accepts them.
+    `refusal` says why long recordings are refused; `None` accepts them. Sound in memory has that `sample_rate`.
     """
+    rate_hz = sample_rate or sample_rate_hz
     try:
-        return read_clip(path, sample_rate_hz, notes)
+        is_file = isinstance(source, Path)
+        return read_clip(source, sample_rate_hz, notes) if is_file else clip_of(source, rate_hz, sample_rate_hz)
     except TooLongError as error:
         if refusal is not None:
             raise InputError(str(error).removesuffix(IN_PARTS) + refusal) from None
-    return AudioParts(path, sample_rate_hz)
+    if is_file:
+        return AudioParts(source, sample_rate_hz)
+    return to_sound(source, rate_hz, sample_rate_hz).split(round(LONGEST_S) * sample_rate_hz)
 
 
-def with_bar(recording: AudioParts, progress: bool) -> Iterator[Tensor]:
+def with_bar(recording: AudioParts | tuple[Tensor, ...], progress: bool) -> Iterator[Tensor]:
     """The parts of a recording, with a progress bar in seconds of sound if standard error is a terminal."""
-    if not progress:
+    if not progress or isinstance(recording, tuple):
         yield from recording
         return
     from tqdm import tqdm
@@ -109,7 +133,7 @@ def with_bar(recording: AudioParts, progress: bool) -> Iterator[Tensor]:
 
 
 def transcribe_short(
-    model: Model, recordings: Sequence[tuple[Path, Tensor]], search: Search | None
+    model: Model, recordings: Sequence[tuple[Input, Tensor]], search: Search | None
 ) -> list[Transcript | InputError]:
     """Transcribe recordings, int16 (N,) each, in one batch. For one that the network refuses, the error is returned."""
     if not recordings:
@@ -121,5 +145,6 @@ def transcribe_short(
         return transcribe_batch(model.network, model.labels, waveforms, lengths, search)
     except InputError as error:
         if len(recordings) == 1:
-            return [InputError(f"{recordings[0][0]}: {error}")]
+            source = recordings[0][0]
+            return [InputError(f"{source if isinstance(source, Path) else 'sound'}: {error}")]
         return [result for one in recordings for result in transcribe_short(model, [one], search)]

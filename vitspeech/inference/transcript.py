@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from torch import nn
 
@@ -27,13 +28,15 @@ class Transcript:
         log_probability: Natural logarithm, as the search returns it.
         indices: The index of each unit among the model's labels.
         words: Each word with its times, from the start of its first unit to the end of its last; empty as `units`.
+        path: The file, in the results of `Model.transcribe`.
     """
 
     text: str
-    units: tuple[Segment, ...]
+    units: tuple[Segment, ...] = field(repr=False)
     log_probability: float
-    indices: tuple[int, ...] = ()
+    indices: tuple[int, ...] = field(default=(), repr=False)
     words: tuple[Segment, ...] = field(default=(), repr=False)
+    path: Path | None = field(default=None, compare=False)
 
 
 def is_transcribing(model: Model) -> bool:

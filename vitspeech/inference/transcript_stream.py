@@ -17,7 +17,7 @@ from vitspeech.decoding.search import Search, new_ctc_search
 from vitspeech.decoding.unit_runs import Segment
 from vitspeech.decoding.vocabulary import to_text, to_words, vocabulary_kind, word_ranges
 from vitspeech.frontends import SpeechFrontend
-from vitspeech.inference.stream import stream
+from vitspeech.inference.stream import Listener, parts_of, stream
 from vitspeech.inference.transcript import Transcript, is_transcribing, to_segments, to_transcript, wrong_model
 
 HISTORY_S = 300.0  # hypotheses of a beam may differ in; each keeps its units of that time
@@ -88,7 +88,7 @@ def build_transcript(
     return to_transcript(to_hypothesis(last, log_probability), labels, tokens)
 
 
-class TranscriptStream:
+class TranscriptStream(Listener):
     """Takes samples and returns the transcript so far.
 
     The logits are those of the full recording (`AudioStream`), and the search continues from push to push. After
@@ -158,6 +158,14 @@ class TranscriptStream:
         """
         for final, _ in self.final_links(parts):
             yield from self.segments(final)
+
+    def listen(self, sound: Any = None, *, sample_rate: int | None = None) -> Iterator[Segment]:
+        """Yield the words of a sound, each as soon as it is final; see `Listener.listen`."""
+        try:
+            for words, _ in self.live(parts_of(sound, self.stream.sample_rate_hz, sample_rate)):
+                yield from words
+        finally:
+            self.restart()
 
     def live(self, parts: Iterable[Tensor]) -> Iterator[tuple[tuple[Segment, ...], str]]:
         """For each of the parts (N,), yield the words that became final and the text after them, which may change.

@@ -1,4 +1,4 @@
-"""Reading audio files of any sample rate and number of channels as mono int16 samples, whole or part by part.
+"""Sound of any sample rate and number of channels as mono int16 samples: files, whole or in parts, and arrays.
 
 Shapes: N samples of a recording or a part, C channels, F files, L samples per clip.
 """
@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from vitspeech.data.audio.audio_file import AudioFile
-from vitspeech.data.audio.levels import to_int16
+from vitspeech.data.audio.levels import problem_of_floats, to_int16
 from vitspeech.data.storage.rows import readable_files
 from vitspeech.errors import InputError, some_names
 from vitspeech.files import check_regular, walk_files
@@ -51,12 +52,18 @@ class InputAudio(AudioFile):
         super().__init__(Path(path))
         if not LOWEST_HZ <= self.rate_hz <= HIGHEST_HZ:
             self.refuse(f"a sample rate of {self.rate_hz:,} Hz is outside {LOWEST_HZ:,} to {HIGHEST_HZ:,} Hz")
-        if longest_s is not None and self.duration_s > longest_s:
-            raise TooLongError(f"{path}: lasts {self.duration_s:,.1f} s, above {longest_s:g} s; {IN_PARTS}")
+        if longest_s is not None:
+            check_longest(path, self.duration_s, longest_s)
 
     def is_exact(self, sample_rate_hz: int) -> bool:
         """Whether the samples are taken as they are."""
         return self.is_int16 and self.rate_hz == sample_rate_hz
+
+
+def check_longest(path: object, duration_s: float, longest_s: float) -> None:
+    """Raise a `TooLongError` if a recording lasts longer than that."""
+    if duration_s > longest_s:
+        raise TooLongError(f"{path}: lasts {duration_s:,.1f} s, above {longest_s:g} s; {IN_PARTS}")
 
 
 class Notes:
@@ -103,12 +110,45 @@ def read_audio(
         notes.add(file)
         if file.rate_hz < sample_rate_hz:
             notes.found[LOW_RATE.format(file.rate_hz, file.rate_hz / 2)].append(str(path))
-    ratio = resampling_ratio(file.rate_hz, sample_rate_hz)
+    return torch.from_numpy(samples) if exact else at_rate(samples, file.rate_hz, sample_rate_hz)
+
+
+def at_rate(samples: numpy.ndarray, rate_hz: int, sample_rate_hz: int) -> Tensor:
+    """Resample floats within ±1 (N,), and clamp those beyond: int16 (N,)."""
+    ratio = resampling_ratio(rate_hz, sample_rate_hz)
     if ratio != 1:
         from vitspeech.torch_audio import resample
 
         samples = resample(torch.from_numpy(samples), ratio.numerator, ratio.denominator).numpy()
-    return torch.from_numpy(samples if exact else to_int16(samples))
+    return torch.from_numpy(to_int16(samples))
+
+
+def to_sound(samples: Any, rate_hz: int, sample_rate_hz: int) -> Tensor:
+    """Sound in memory as `read_audio` makes it of a file: average its channels, resample it and clamp floats.
+
+    Args:
+        samples: An array or tensor, int16 or floats within ±1: (N,), or of one or two channels (N, C) or (C, N).
+        rate_hz: Its sample rate.
+        sample_rate_hz: Sample rate of the result.
+
+    Shape:
+        -> int16 (N,)
+    """
+    array = samples.detach().cpu().numpy() if isinstance(samples, Tensor) else samples
+    shape = tuple(getattr(array, "shape", ()))
+    if not isinstance(array, numpy.ndarray) or not (len(shape) == 1 or (len(shape) == 2 and min(shape) in (1, 2))):
+        what = f"of shape {shape}" if isinstance(array, numpy.ndarray) else type(samples).__name__
+        raise InputError(f"{what}: not a recording; give a path, or samples (N,), (N, channels) or (channels, N)")
+    if array.dtype != numpy.int16 and array.dtype.kind != "f":
+        raise InputError(f"samples of type {array.dtype} are neither int16 nor floats within ±1")
+    if not LOWEST_HZ <= rate_hz <= HIGHEST_HZ:
+        raise InputError(f"sample_rate={rate_hz} is outside {LOWEST_HZ:,} to {HIGHEST_HZ:,} Hz")
+    if array.dtype == numpy.int16 and array.ndim == 1 and rate_hz == sample_rate_hz:
+        return torch.from_numpy(numpy.require(array, numpy.int16, ["C", "W"]))
+    floats = array / numpy.float32(32768) if array.dtype == numpy.int16 else array.astype(numpy.float32)
+    if problem := problem_of_floats(float(abs(floats).max(initial=0))):
+        raise InputError(f"{problem}, or pass int16")
+    return at_rate(floats.mean(int(shape[0] > shape[1])) if array.ndim == 2 else floats, rate_hz, sample_rate_hz)
 
 
 def resampling_ratio(rate_hz: int, sample_rate_hz: int) -> Fraction:
@@ -133,7 +173,15 @@ def read_clip(path: str | Path, sample_rate_hz: int = SAMPLE_RATE_HZ, notes: Not
     return samples
 
 
-def check_shortest(path: str | Path, duration_s: float) -> None:
+def clip_of(samples: Any, rate_hz: int, sample_rate_hz: int) -> Tensor:
+    """Sound in memory of SHORTEST_S to LONGEST_S seconds, as `to_sound` makes it: int16 (N,)."""
+    sound = to_sound(samples, rate_hz, sample_rate_hz)
+    check_longest("sound", len(sound) / sample_rate_hz, LONGEST_S)
+    check_shortest("sound", len(sound) / sample_rate_hz)
+    return sound
+
+
+def check_shortest(path: object, duration_s: float) -> None:
     """Raise an `InputError` if a recording is shorter than SHORTEST_S."""
     if duration_s < SHORTEST_S:
         raise InputError(f"{path}: lasts {duration_s:.3g} s, below {SHORTEST_S:g} s, too short to hold a word")

@@ -52,10 +52,15 @@ def read_square(source: Path | BytesIO, side: int, name: object) -> numpy.ndarra
     with opened(source, side, name) as picture:
         picture.load()
         try:
-            picture = ImageOps.fit(upright(to_8_bits(picture), picture), (side, side), Image.Resampling.BICUBIC)
+            return to_square(picture, side)
         except PictureError as error:
             raise PictureError(f"{name}: {error}") from None
-        return numpy.array(picture.convert("RGB"))
+
+
+def to_square(picture: Image.Image, side: int) -> numpy.ndarray:
+    """As `read_square`, of a picture that is open."""
+    picture = ImageOps.fit(upright(to_8_bits(picture), picture), (side, side), Image.Resampling.BICUBIC)
+    return numpy.array(picture.convert("RGB"))
 
 
 @contextmanager
