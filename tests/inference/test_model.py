@@ -302,3 +302,73 @@ def test_the_symbols_of_a_text_are_transcribed(finished_symbols_run):
     model = vitspeech.load(finished_symbols_run)
     (expected,) = vitspeech.transcribe_symbols(model, ["3 1 4"])
     assert model("3 1 4") == model.transcribe(["3 1 4"])[0] == expected
+
+
+def small():
+    """A model in memory of a small hybrid, which was never in a folder."""
+    torch.manual_seed(0)
+    config = {
+        "class_path": "vitspeech.ViT",
+        "init_args": {"classes": 3, "image": 8, "width": 8, "encoder": {"depth": 1}},
+    }
+    network = vitspeech.ViT(3, 8, width=8, encoder={"depth": 1}).eval()
+    return vitspeech.Model(network, ["a", "b", "c"], {"image": 8, "mean": [0.5] * 3, "std": [0.25] * 3}, {}, config)
+
+
+@pytest.mark.parametrize("name", ["vit-cifar10", "cnn-cifar10", "hybrid-cifar10", "keywords-12", "speech-commands-cnn"])
+def test_a_network_with_a_new_head_is_saved_as_a_model_that_loads(name, tmp_path):
+    model = released(name)
+    network, source = model.network, CAT if "image" in model.preprocessing else SOUND
+    network.reset_classifier(2)
+    vitspeech.save(network, tmp_path / "mine", labels=["no", "yes"], like=model)
+    loaded = vitspeech.load(tmp_path / "mine")
+    expected = vitspeech.Model(**vars(model) | {"labels": ["no", "yes"]}).predict(source)
+    assert loaded.predict(source).probabilities == pytest.approx(expected.probabilities, abs=1e-6)
+    assert loaded.labels == ["no", "yes"] and loaded.num_parameters() == loaded.card["parameters"]
+    assert loaded.card["name"] == "mine" and loaded.card["starts_from"] == name
+    assert loaded.card["starts_from_sha256"] == model.card["sha256"]
+    assert not {"metrics", "spotting", "data", "splits", "seeds"} & loaded.card.keys()
+    if name == "keywords-12":
+        assert loaded.stream().settings == vitspeech.SpottingSettings()
+
+
+def test_a_model_is_copied_with_its_card_unless_its_weights_changed(tmp_path, spotter):
+    spotter.save(tmp_path / "copy")
+    copy = vitspeech.load(tmp_path / "copy")
+    assert copy.card == spotter.card and copy.spotting == spotter.spotting
+    with torch.no_grad():
+        copy.network.head.bias += 1
+    copy.save(tmp_path / "copy")
+    tuned = vitspeech.load(tmp_path / "copy")
+    assert "metrics" not in tuned.card and torch.equal(tuned.network.head.bias, copy.network.head.bias)
+
+
+def test_a_model_that_was_never_in_a_folder_is_saved(tmp_path):
+    model = small()
+    model.save(tmp_path / "new")
+    pixels = torch.rand(3, 8, 8)
+    assert vitspeech.load(tmp_path / "new")(pixels) == model(pixels)
+    assert vitspeech.load(tmp_path / "new").card["name"] == "new"
+
+
+def test_what_would_not_load_is_not_written(tmp_path):
+    model = small()
+    model.network.reset_classifier(2)
+    with pytest.raises(InputError, match=r"the network has 2 outputs, but there are 3 labels; give labels=\["):
+        model.save(tmp_path / "new")
+    with pytest.raises(InputError, match=r"labels: 'a' is there twice"):
+        vitspeech.save(model.network, tmp_path / "new", labels=["a", "a"], like=model)
+    other = vitspeech.ViT(3, 8, width=12, encoder={"depth": 1})
+    with pytest.raises(InputError, match=r"not like the network of Model\('', ViT of .* size mismatch"):
+        vitspeech.save(other, tmp_path / "new", like=model)
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(FileExistsError, match="is not empty and not a released model"):
+        small().save(tmp_path)
+
+
+def test_half_precision_is_kept_only_with_the_card(tmp_path):
+    model = small()
+    model.card["weights"] = "float16"
+    model.save(tmp_path / "half")
+    assert "weights" not in vitspeech.load(tmp_path / "half").card

@@ -174,6 +174,8 @@ def mel_filters(lines: int, low_hz: float, high_hz: float, mels: int, sample_rat
 
 
 def check_samples(waveforms: Tensor) -> None:
-    """Refuse integer samples, which are not within ±1."""
+    """Refuse what is no float tensor, such as integer samples, which are not within ±1."""
+    if not isinstance(waveforms, Tensor):
+        raise InputError(f"samples are {type(waveforms).__name__}, not a tensor of floats within ±1; use torch.tensor")
     if not waveforms.is_floating_point():
         raise InputError(f"samples are {waveforms.dtype}, not floats within ±1; divide int16 samples by 32768")

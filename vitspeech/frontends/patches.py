@@ -131,7 +131,18 @@ def grid_side(image: int, patch: int) -> int:
     return image // patch
 
 
+def check_pixels(images: Tensor) -> None:
+    """Refuse what is no float tensor, such as pixels that were not normalized."""
+    if not isinstance(images, Tensor) or not images.is_floating_point():
+        kind = images.dtype if isinstance(images, Tensor) else type(images).__name__
+        raise InputError(
+            f"pixels are {kind}, not a float tensor: normalize them by (pixels / 255 - mean) / std, or give them to "
+            "`predict` of the model that `vitspeech.load` returns"
+        )
+
+
 def check_size(images: Tensor, expected: tuple[int, int, int]) -> None:
-    """Check the size of images."""
+    """Check the type and the size of images."""
+    check_pixels(images)
     if images.ndim != 4 or tuple(images.shape[1:]) != expected:
         raise InputError(f"images of shape {tuple(images.shape)} are not (batch, {', '.join(map(str, expected))})")

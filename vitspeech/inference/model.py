@@ -242,7 +242,7 @@ def save(network: nn.Module, folder: str | Path, *, like: released.Model, labels
     description = {"network": config, "labels": labels, "preprocessing": like.preprocessing, "task": like.task}
     check_config(description)
     outputs = getattr(network, "num_classes", len(labels))
-    if outputs != len(labels):
+    if outputs not in (0, len(labels)):  # 0 is a head of another kind
         raise InputError(f"the network has {outputs} outputs, but there are {len(labels)} labels; give labels=[…]")
     weights = {name: tensor.detach().cpu() for name, tensor in network.state_dict().items()}
     try:

@@ -4,6 +4,7 @@ Shapes: B batch, N image side, M side of the feature maps, W features before the
 """
 
 import itertools
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
@@ -11,9 +12,11 @@ from torch import Tensor, nn
 
 from vitspeech.errors import named
 from vitspeech.frontends.image_stem import Whitening, halving_group
+from vitspeech.frontends.patches import check_pixels
+from vitspeech.models.classifier import Classifier
 
 
-class CNN(nn.Module):
+class CNN(Classifier):
     """A convolutional image classifier, the baseline for `ViT`.
 
     `small` is `SmallBody`, for short training. `resnet18` is timm's ResNet-18 (He et al. 2016, arXiv:1512.03385) with
@@ -38,7 +41,7 @@ class CNN(nn.Module):
         if named(("small", "resnet18"), "body", body) == "small":
             self.body = SmallBody(widths)
             self.pool = nn.Sequential(nn.AdaptiveMaxPool2d(1), nn.Flatten())
-            features = widths[-1]
+            self.num_features = widths[-1]
         else:
             import timm
 
@@ -46,15 +49,25 @@ class CNN(nn.Module):
             self.body.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
             self.body.maxpool = nn.Identity()
             self.pool = self.body.global_pool
-            features = self.body.num_features
-        self.head = nn.Linear(features, classes) if classes else nn.Identity()
+            self.num_features = self.body.num_features
+        self.head = nn.Linear(self.num_features, classes) if classes else nn.Identity()
         # On CPU convolutions train 1.2 (bf16) to 1.7 (fp32) times faster in this layout; on CUDA it is faster, too.
         self.to(memory_format=torch.channels_last)
 
     def forward_features(self, images: Tensor) -> Tensor:
         """Feature maps: (B, 3, N, N) -> (B, W, M, M)."""
+        check_pixels(images)
         images = images.contiguous(memory_format=torch.channels_last)
         return self.body(images) if isinstance(self.body, SmallBody) else self.body.forward_features(images)
+
+    def stages(self, images: Tensor) -> tuple[Tensor, Sequence[nn.Module], Callable[[Tensor], Tensor]]:
+        check_pixels(images)
+        images, body = images.contiguous(memory_format=torch.channels_last), self.body
+        if isinstance(body, SmallBody):
+            activation, *groups = body.groups
+            return activation(body.whitening(images)), groups, nn.Identity()
+        stem = body.maxpool(body.act1(body.bn1(body.conv1(images))))
+        return stem, [body.layer1, body.layer2, body.layer3, body.layer4], nn.Identity()
 
     def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
         """Pool and classify: (B, W, M, M) -> (B, classes), or pooled features (B, W) with `pre_logits`."""

@@ -4,7 +4,7 @@ Shapes: B batch, N samples, T tokens, D model width, W features before the head,
 log-mel frames, R frames covered by a token, F = T · S labeled frames.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
@@ -14,6 +14,7 @@ from vitspeech.attention import ClassToken, Encoder, EncoderConfig
 from vitspeech.attention.pooling import make_pooling
 from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechFrontend
+from vitspeech.models.classifier import Classifier, encoder_stages
 
 Positions = Literal["sinusoidal", "learned", "relative", "rotary"] | None
 
@@ -133,7 +134,7 @@ def check_part(argument: str, part: nn.Module, attributes: Sequence[str], width:
     return part
 
 
-class SpeechClassifier(SpeechEncoder):
+class SpeechClassifier(SpeechEncoder, Classifier):
     """A keyword transformer (Berg et al. 2021, arXiv:2104.00769) with full or truncated self-attention.
 
     With a limited `right` in the encoder it can be streamed (`vitspeech.stream`).
@@ -163,7 +164,11 @@ class SpeechClassifier(SpeechEncoder):
         self.pooling = make_pooling(pooling, width)
         if isinstance(self.pooling, ClassToken):
             raise InputError("pooling: a class token has no position in time; use a mean or self_attentive")
-        self.head = nn.Linear(self.pooling.factor * width, classes) if classes else nn.Identity()
+        self.num_features = self.pooling.factor * width
+        self.head = nn.Linear(self.num_features, classes) if classes else nn.Identity()
+
+    def stages(self, waveforms: Tensor) -> tuple[Tensor, Sequence[nn.Module], Callable[[Tensor], Tensor]]:
+        return encoder_stages(self.encoder, self.valid_tokens(waveforms)[0])
 
     def forward_head(self, tokens: Tensor, pre_logits: bool = False) -> Tensor:
         """Pool and classify: (B, T, D) -> (B, classes), or pooled features (B, W) with `pre_logits`."""

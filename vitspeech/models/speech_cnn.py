@@ -3,12 +3,15 @@
 Shapes: B batch, N samples, T tokens, D width.
 """
 
+from collections.abc import Callable, Sequence
+
 from torch import Tensor, nn
 
 from vitspeech.frontends import SpeechFrontend
+from vitspeech.models.classifier import Classifier
 
 
-class SpeechCNN(nn.Module):
+class SpeechCNN(Classifier):
     """Temporal convolutions with residual connections (after Choi et al. 2019, arXiv:1904.03814).
 
     The mel bins are the input channels of the first convolution. Each block has two convolutions over `kernel` tokens,
@@ -30,14 +33,18 @@ class SpeechCNN(nn.Module):
         width = self.tokens.width
         self.blocks = nn.ModuleList(ResidualConvolutions(width, kernel) for _ in range(depth))
         self.norm = nn.BatchNorm1d(width)
+        self.num_features = width
         self.head = nn.Linear(width, classes) if classes else nn.Identity()
 
     def forward_features(self, waveforms: Tensor) -> Tensor:
         """Feature maps: (B, N) -> (B, D, T)."""
-        x = self.tokens(waveforms).transpose(1, 2)
-        for block in self.blocks:
+        x, blocks, finish = self.stages(waveforms)
+        for block in blocks:
             x = block(x)
-        return nn.functional.gelu(self.norm(x))
+        return finish(x)
+
+    def stages(self, waveforms: Tensor) -> tuple[Tensor, Sequence[nn.Module], Callable[[Tensor], Tensor]]:
+        return self.tokens(waveforms).transpose(1, 2), self.blocks, lambda x: nn.functional.gelu(self.norm(x))
 
     def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
         """Average over time and classify: (B, D, T) -> (B, classes), or the averages (B, D) with `pre_logits`."""

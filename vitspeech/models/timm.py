@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from vitspeech.errors import InputError
+from vitspeech.frontends.patches import check_pixels
 
 
 class TimmModel(nn.Module):
@@ -54,8 +55,32 @@ class TimmModel(nn.Module):
         except TypeError:  # takes images of any size, or another option is wrong
             self.network = create(**options)
 
+    @property
+    def num_features(self) -> int:
+        """Width W of the features that the head takes."""
+        return self.network.head_hidden_size
+
+    @property
+    def num_classes(self) -> int:
+        """The number of outputs of the head."""
+        return self.network.num_classes
+
+    def get_classifier(self) -> nn.Module:
+        """The head, as timm returns it."""
+        return self.network.get_classifier()
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Replace the head by an untrained one; 0 classes remove it."""
+        self.network.reset_classifier(num_classes)
+
+    def forward_intermediates(self, images: Tensor, *arguments: Any, **options: Any) -> Any:
+        """The features, and the outputs of blocks on the way, with timm's arguments and shapes."""
+        check_pixels(images)
+        return self.network.forward_intermediates(images, *arguments, **options)
+
     def forward_features(self, images: Tensor) -> Tensor:
         """Feature maps or tokens, as timm's `forward_features` returns them."""
+        check_pixels(images)
         return self.network.forward_features(images)
 
     def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
@@ -63,4 +88,5 @@ class TimmModel(nn.Module):
         return self.network.forward_head(features, pre_logits=pre_logits)
 
     def forward(self, images: Tensor) -> Tensor:
+        check_pixels(images)
         return self.network(images)

@@ -3,6 +3,7 @@
 Shapes: B batch, C channels, N image side, T tokens, D model width, W features before the head.
 """
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import torch
@@ -14,6 +15,7 @@ from vitspeech.attention.pooling import ClassToken, make_pooling
 from vitspeech.attention.positions import IN_ATTENTION
 from vitspeech.errors import InputError, named
 from vitspeech.frontends import ConvolutionalPatches, LinearPatches, WhitenedPatches
+from vitspeech.models.classifier import Classifier, encoder_stages
 
 STEMS = {"linear": LinearPatches, "convolutional": ConvolutionalPatches, "whitened": WhitenedPatches}
 ADDED = {
@@ -24,7 +26,7 @@ ADDED = {
 BETWEEN = IN_ATTENTION | {"rotary_2d": Rotary2d}  # queries and keys
 
 
-class ViT(nn.Module):
+class ViT(Classifier):
     """A pre-norm vision transformer (Dosovitskiy et al. 2021, arXiv:2010.11929).
 
     Args:
@@ -73,11 +75,43 @@ class ViT(nn.Module):
             check_heads(heads := EncoderConfig.of(encoder).heads, width)
             in_attention = Rotary2d(width // heads, grid, grid, leading)
         self.encoder = Encoder(width, encoder, positions=in_attention)
-        self.head = nn.Linear(self.pooling.factor * width, classes) if classes else nn.Identity()
+        self.num_features = self.pooling.factor * width
+        self.head = nn.Linear(self.num_features, classes) if classes else nn.Identity()
 
     def forward_features(self, images: Tensor) -> Tensor:
         """Encoded tokens, the class token first if there is one: (B, 3, N, N) -> (B, T, D)."""
-        return self.encoder(self.pooling.prepare(self.positions(self.patches(images))))
+        return self.encoder(self.prepare(images))
+
+    def prepare(self, images: Tensor) -> Tensor:
+        """The tokens before the encoder, the class token first if there is one: (B, 3, N, N) -> (B, T, D)."""
+        return self.pooling.prepare(self.positions(self.patches(images)))
+
+    def stages(self, images: Tensor) -> tuple[Tensor, Sequence[nn.Module], Callable[[Tensor], Tensor]]:
+        return encoder_stages(self.encoder, self.prepare(images))
+
+    def forward_intermediates(
+        self,
+        inputs: Tensor,
+        indices: int | Iterable[int] | None = None,
+        *,
+        norm: bool = False,
+        stop_early: bool = False,
+        output_fmt: Literal["NCHW", "NLC"] = "NCHW",
+        intermediates_only: bool = False,
+    ) -> tuple[Tensor, list[Tensor]] | list[Tensor]:
+        """The features, and the outputs of blocks on the way, without the class token; see `Classifier`.
+
+        Shape:
+            normalized pixels (B, 3, N, N) -> encoded tokens (B, T, D), and of each block a map (B, D, rows, columns)
+            or, for `NLC`, tokens (B, rows · columns, D)
+        """
+        named(("NCHW", "NLC"), "output_fmt", output_fmt)
+        features, found = super().forward_intermediates(inputs, indices, norm=norm, stop_early=stop_early)
+        grid = self.patches.grid
+        found = [tokens[:, -(grid**2) :] for tokens in found]
+        if output_fmt == "NCHW":
+            found = [tokens.transpose(1, 2).unflatten(2, (grid, grid)) for tokens in found]
+        return found if intermediates_only else (features, found)
 
     def forward_head(self, tokens: Tensor, pre_logits: bool = False) -> Tensor:
         """Pool and classify: (B, T, D) -> (B, classes), or pooled features (B, W) with `pre_logits`."""
