@@ -20,13 +20,16 @@ from vitspeech.frontends import LogMel
 
 REQUIRED = {"network": torch.nn.Identity(), "source": None, "root": ".", "width": 16, "heads": 2, "mels": 8, "seed": 0}
 REQUIRED |= {"batch": 10, "config": EncoderConfig(), "words": ["go", "stop"], "teachers": "runs/mine/0"}
+NO_ARGUMENTS_OF_USERS = {vitspeech.InputError, vitspeech.Model, vitspeech.Report, vitspeech.TensorItems}
+NO_ARGUMENTS_OF_USERS |= {vitspeech.WordClip, vitspeech.Transcript}
+NO_ARGUMENTS_OF_USERS |= {vitspeech.SpottingSettings}  # whose file is exported without torch: it raises ValueErrors
 CLASSES = [getattr(vitspeech, name) for name in vitspeech.__all__ if inspect.isclass(getattr(vitspeech, name))]
 
 
 def number_arguments():
     """Each public class with the name of an argument that takes one float or two."""
     for kind in [*CLASSES, LogMel]:
-        if kind in (vitspeech.InputError, vitspeech.Model, vitspeech.Report, vitspeech.TensorItems, vitspeech.WordClip):
+        if kind in NO_ARGUMENTS_OF_USERS:
             continue
         for name, hint in typing.get_type_hints(kind.__init__).items():
             if name == "floor_db":  # infinity switches the floor off

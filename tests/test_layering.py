@@ -5,10 +5,13 @@ modules import each other, neither in a function nor under `TYPE_CHECKING`.
 """
 
 import ast
+import inspect
+import re
 from importlib.util import resolve_name
 from pathlib import Path
 
 import pytest
+from torch import nn
 
 import vitspeech
 import vitspeech.data
@@ -127,9 +130,20 @@ def test_public_names_are_listed_once_for_each_purpose(package):
     assert for_type_checkers == {f"{module}.{name}" for name, module in package._MODULE_OF.items()}
     assert package.__all__ == sorted(package._MODULE_OF)
     for name in package.__all__:
-        assert getattr(package, name).__name__ == name and name in dir(package)
+        assert getattr(package, name).__name__ == name
+    assert dir(package) == package.__all__
     with pytest.raises(AttributeError, match=rf"module '{package.__name__}' has no attribute 'Vit'"):
         package.Vit  # noqa: B018
+
+
+NETWORKS = [kind for name in vitspeech.__all__ if isinstance(kind := getattr(vitspeech, name), type)]
+NETWORKS = [kind for kind in NETWORKS if issubclass(kind, nn.Module) and kind.forward is not nn.Module.forward]
+
+
+@pytest.mark.parametrize("network", [kind for kind in NETWORKS if not issubclass(kind, vitspeech.Task)])
+def test_help_of_a_network_and_of_its_forward_says_shapes(network):
+    assert re.search(r"Shape:\n.*\(B, .* -> ", inspect.getdoc(network), re.DOTALL)
+    assert re.search(r"\(B, .*-> ", inspect.getdoc(network.forward), re.DOTALL)
 
 
 def test_folders_can_be_taken_in_at_a_glance():

@@ -86,6 +86,7 @@ if TYPE_CHECKING:
         TimmModel as TimmModel,
         ViT as ViT,
     )
+    from vitspeech.receptive.heads.weights import attention_weights as attention_weights
     from vitspeech.tasks import (
         Classification as Classification,
         Distillation as Distillation,
@@ -123,6 +124,7 @@ _NAMES_IN_MODULE = {
     "inference.transcript_stream": "TranscriptStream",
     "models": """CNN MaskedSpeechModel Seq2Seq SpeechClassifier SpeechCNN SpeechLabeler SpeechRecognizer
         SpeechTranscriber TimmModel ViT""",
+    "receptive.heads.weights": "attention_weights",
     "tasks": """Classification Distillation JointRecognition Labeling MaskedPrediction Recognition Spotting Task
         Transcription""",
 }

@@ -1,19 +1,31 @@
 """Packages whose public names are imported on first use (PEP 562), so that importing one takes milliseconds."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
 
 def on_first_use(package: str, module_of: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package that imports each name from its module, on first use."""
+    """`__getattr__` and `__dir__` of a package that imports each name from its module, on first use.
+
+    `dir` lists these names alone. The error for another name says which is nearest, whatever its case.
+    """
     attributes = vars(sys.modules[package])
 
     def find(name: str) -> Any:
         if name not in module_of:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            # With the name alone Python does not add a guess of its own.
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{nearest(name, module_of)}", name=name)
         attributes[name] = getattr(import_module(module_of[name]), name)
         return attributes[name]
 
-    return find, lambda: sorted({*attributes, *module_of})
+    return find, lambda: sorted(module_of)
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """`; did you mean 'ViT'?` for `VIT` or `Vitt`; nothing if no name is near."""
+    written = {known.lower().replace("_", ""): known for known in names}
+    close = get_close_matches(name.lower().replace("_", ""), written, n=1, cutoff=0.7)
+    return f"; did you mean {written[close[0]]!r}?" if close else ""

@@ -15,6 +15,7 @@ from torch.testing import assert_close
 
 from vitspeech.attention import MultiHeadAttention, causal_mask, multihead, padding_mask
 from vitspeech.attention.kernels import Kernel
+from vitspeech.errors import InputError
 
 LENGTHS = torch.tensor([11, 7, 2])
 
@@ -106,6 +107,42 @@ def test_equals_pytorch_in_values_gradients_and_weights(case, fused, monkeypatch
     assert_close(torch.cat([part.bias.grad for part in parts]), theirs.in_proj_bias.grad)
     assert_close(ours.output.weight.grad, theirs.out_proj.weight.grad)
     assert_close(ours.output.bias.grad, theirs.out_proj.bias.grad)
+
+
+@pytest.mark.parametrize("options", [{}, {"batch_first": True}, {"bias": False}, {"dropout": 0.3}])
+def test_a_layer_of_pytorch_becomes_one_with_the_same_outputs(options):
+    torch.manual_seed(1)
+    theirs = nn.MultiheadAttention(35, 5, dtype=torch.float64, **options).eval()
+    for name, parameter in theirs.named_parameters():
+        if "bias" in name:
+            nn.init.normal_(parameter)
+    ours, x, source = MultiHeadAttention.from_torch(theirs), sequence(3, 11, 35), sequence(3, 13, 35, seed=2)
+    assert (ours.dropout, ours.training) == (theirs.dropout, False)
+
+    def expected(x, source, **masks):
+        inputs = x, source, source
+        if not theirs.batch_first:
+            inputs = [each.transpose(0, 1) for each in inputs]
+        output, weights = theirs(*inputs, average_attn_weights=False, **masks)
+        return output if theirs.batch_first else output.transpose(0, 1), weights
+
+    ignored, forbidden = ~padding_mask(LENGTHS, 11), ~causal_mask(11)
+    output, weights = expected(x, x, key_padding_mask=ignored, attn_mask=forbidden)
+    assert_close(ours(x, padding=~ignored, mask=~forbidden), output)
+    assert_close(ours.weights(x, padding=~ignored, mask=~forbidden), weights)
+    of_heads = torch.rand(15, 11, 11, generator=torch.Generator().manual_seed(3)) > 0.7
+    output, _ = expected(x, x, attn_mask=of_heads)
+    assert_close(ours(x, mask=~of_heads.unflatten(0, (3, 5))), output)
+    assert_close(ours(x, source), expected(x, source)[0])
+    with torch.no_grad():
+        theirs.out_proj.weight.zero_()
+    assert ours.output.weight.abs().min() > 0
+
+
+@pytest.mark.parametrize("options", [{"kdim": 7}, {"vdim": 7}, {"add_bias_kv": True}, {"add_zero_attn": True}])
+def test_a_layer_of_pytorch_without_a_counterpart_is_refused(options):
+    with pytest.raises(InputError, match="has no counterpart here"):
+        MultiHeadAttention.from_torch(nn.MultiheadAttention(35, 5, **options))
 
 
 @settings(deadline=None, max_examples=60)

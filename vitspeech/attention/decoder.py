@@ -178,6 +178,7 @@ class Decoder(nn.Module):
     def forward(
         self, x: Tensor, source: Tensor, padding: Tensor | None = None, source_padding: Tensor | None = None
     ) -> Tensor:
+        """Decode tokens x (B, T, D) from an encoded source (B, S, D); masks are true for valid tokens: -> (B, T, D)."""
         if source.shape[0] != x.shape[0]:
             raise ValueError(f"source of shape {tuple(source.shape)} and x of shape {tuple(x.shape)} differ in batch")
         x = self.add_positions(x)

@@ -46,6 +46,7 @@ class Encoder(nn.Module):
         self.norm = final_norm(width, config)
 
     def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        """Encode tokens: x (B, T, D), padding (B, T), true for valid tokens, or None -> (B, T, D)."""
         return self.outputs(x, padding, [len(self.blocks)])[0]
 
     def outputs(self, x: Tensor, padding: Tensor | None, depths: Sequence[int]) -> list[Tensor]:

@@ -5,7 +5,7 @@ Shapes: B batch, T query tokens, S source tokens, D model width, H heads, K = D 
 
 import copy
 from functools import reduce
-from typing import Literal
+from typing import Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -82,6 +82,34 @@ class MultiHeadAttention(nn.Module):
         self.rotary, self.relative = make_positions(positions, width // heads)
         self.pairwise = self.relative is not None and not self.score.linear_in_key
 
+    @classmethod
+    def from_torch(cls, layer: nn.MultiheadAttention) -> Self:
+        """The layer with the weights of PyTorch's, which has the same outputs; the weights are copied.
+
+        Inputs have the batch axis first, whatever `batch_first` of the layer is. Masks are true where attention is
+        allowed: `attention(x, padding=~key_padding_mask, mask=~attn_mask)` is
+        `layer(x, x, x, key_padding_mask=key_padding_mask, attn_mask=attn_mask, need_weights=False)[0]` for boolean
+        masks of PyTorch. `attention(x, source)` is `layer(x, source, source)[0]`, and `attention.weights(x)` are the
+        weights with `average_attn_weights=False`.
+
+        Raises:
+            InputError: If keys or values have another width than queries, or the layer appends a key (`add_bias_kv`,
+                `add_zero_attn`).
+        """
+        if layer.in_proj_weight is None or layer.bias_k is not None or layer.add_zero_attn:
+            raise InputError("a layer with kdim, vdim, add_bias_kv or add_zero_attn has no counterpart here")
+        attention = cls(layer.embed_dim, layer.num_heads, dropout=layer.dropout).to(layer.in_proj_weight)
+        projections = (attention.query, attention.key, attention.value)
+        with torch.no_grad():
+            for projection, weight in zip(projections, layer.in_proj_weight.chunk(3), strict=True):
+                projection.weight.copy_(weight)
+            attention.output.weight.copy_(layer.out_proj.weight)
+            if layer.in_proj_bias is not None:
+                for projection, bias in zip(projections, layer.in_proj_bias.chunk(3), strict=True):
+                    projection.bias.copy_(bias)
+                attention.output.bias.copy_(layer.out_proj.bias)
+        return attention.train(layer.training)
+
     def forward(
         self,
         x: Tensor,
@@ -90,7 +118,11 @@ class MultiHeadAttention(nn.Module):
         padding: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        """Attend from every token of `x` to the allowed tokens of `source`, or of `x` itself if it is `None`."""
+        """Attend from every token of `x` to the allowed tokens of `source`, or of `x` itself if it is `None`.
+
+        Shape:
+            x (B, T, D), source (B, S, D) or None -> (B, T, D)
+        """
         query, key, value = self.project(x, source)
         dropout = self.dropout if self.training else 0.0
         options = {"normalizer": self.normalizer, "relative": self.relative, "dropout": dropout}

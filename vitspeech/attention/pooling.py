@@ -87,6 +87,7 @@ class SelfAttentivePooling(nn.Module):
         return x
 
     def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        """Pool tokens: x (B, T, D), padding (B, T), true for valid tokens, or None -> (B, R · D)."""
         weights = self.weights(x, padding)
         penalized = self.training and self.penalty > 0
         self.auxiliary_loss = self.penalty * redundancy_penalty(weights) if penalized else None

@@ -243,7 +243,7 @@ class Rotary(nn.Module):
         self.width = width
 
     def forward(self, query: Tensor, key: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
-        """Rotate queries and keys at positions `first`, `first` + 1, …."""
+        """Rotate queries and keys at positions `first`, `first` + 1, …: (B, H, T, K), (B, H, S, K) -> the same."""
         queries, keys = query.shape[-2], key.shape[-2]
         if torch.compiler.is_compiling():  # a traced graph computes its own angles
             return self.in_graph(query, first), self.in_graph(key, first)
@@ -338,7 +338,7 @@ class Rotary2d(Rotary):
         self.rows, self.columns, self.leading = rows, columns, leading
 
     def forward(self, query: Tensor, key: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
-        """Rotate queries and keys; the tokens are all of an image, so `first` is 0."""
+        """Rotate queries and keys, both (B, H, T, K) -> the same; the tokens are all of an image, so `first` is 0."""
         grid = (self.rows, self.columns, self.leading, self.width, query.device)
         if torch.compiler.is_compiling():
             angles = grid_angles(*grid, query.dtype)

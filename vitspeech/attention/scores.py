@@ -71,6 +71,7 @@ class Score(nn.Module):
         return self.keeps_keys and self.additive_vector is None
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        """The scores of all pairs: query (B, H, T, K), key (B, H, S, K) -> (B, H, T, S)."""
         return compare(*self.prepare(query, key), self.scale, self.additive_vector)
 
 

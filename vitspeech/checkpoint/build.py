@@ -14,6 +14,7 @@ import vitspeech.encoders
 import vitspeech.frontends
 import vitspeech.models
 from vitspeech.errors import InputError
+from vitspeech.lazy_names import nearest
 from vitspeech.models import MaskedSpeechModel, SpeechLabeler
 from vitspeech.trust import import_trusted, is_known
 
@@ -53,8 +54,10 @@ def build_value(value: Any, trust: Sequence[str]) -> Any:
 def find_class(class_path: str, trust: Sequence[str]) -> type:
     """A network of vitspeech or a part of one, a module of `torch.nn` or `timm`, or any class of a trusted module."""
     package, _, name = class_path.partition(".")
+    hint = ""
     if package == "vitspeech":
         packages = (vitspeech.models, vitspeech.frontends, vitspeech.attention, vitspeech.encoders)
+        hint = nearest(name, [known for package in packages for known in package.__all__])
         part = next((getattr(package, name) for package in packages if name in package.__all__), None)
     elif is_known(class_path) and not class_path.startswith(LIBRARIES):
         part = None
@@ -62,7 +65,7 @@ def find_class(class_path: str, trust: Sequence[str]) -> type:
         part = import_trusted(class_path, trust)
     if not isinstance(part, type) or (is_known(class_path) and not issubclass(part, nn.Module)):
         raise InputError(
-            f"class_path {class_path!r} is not a network of vitspeech, torch.nn, timm.models or timm.layers"
+            f"class_path {class_path!r} is not a network of vitspeech, torch.nn, timm.models or timm.layers{hint}"
         )
     return part
 

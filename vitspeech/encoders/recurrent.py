@@ -113,6 +113,7 @@ class RecurrentEncoder(nn.Module):
         self.receptive_field = (None, None if bidirectional else 0)
 
     def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        """Encode tokens: x (B, T, D), padding (B, T), true for valid tokens, or None -> (B, T, D)."""
         for block in self.blocks:
             x = block(x, padding)
         return self.output(x)

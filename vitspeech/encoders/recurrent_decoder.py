@@ -102,6 +102,7 @@ class RecurrentDecoder(nn.Module):
     def forward(
         self, x: Tensor, source: Tensor, padding: Tensor | None = None, source_padding: Tensor | None = None
     ) -> Tensor:
+        """Decode tokens x (B, T, D) from an encoded source (B, S, D); masks are true for valid tokens: -> (B, T, D)."""
         return self.run(x, self.start(source, source_padding))[0]
 
     def start(self, source: Tensor, source_padding: Tensor | None = None) -> RecurrentCache:

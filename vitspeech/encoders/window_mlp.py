@@ -80,6 +80,7 @@ class WindowMLP(nn.Module):
         self.output = nn.Linear(hidden, width)
 
     def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        """Encode tokens: x (B, T, D), padding (B, T), true for valid tokens, or None -> (B, T, D)."""
         if padding is not None:
             x = x * padding[..., None]  # as beyond the end of a sequence that is not padded
         for block in self.blocks:

@@ -33,6 +33,7 @@ class SpecAugment(nn.Module):
         self.masks = time_masks, time_frames, mel_masks, mel_bins
 
     def forward(self, frames: Tensor) -> Tensor:
+        """Mask frames in training: (B, F, M) -> (B, F, M)."""
         if not self.training:
             return frames
         from vitspeech.torch_audio import torchaudio

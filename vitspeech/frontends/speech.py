@@ -67,6 +67,7 @@ class SpeechFrontend(nn.Module):
         return self.log_mel.window_samples + (self.frames.receptive_field - 1) * self.log_mel.hop_samples
 
     def forward(self, waveforms: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Waveforms (B, N), lengths in samples (B,) or None -> tokens (B, T, D)."""
         return self.from_frames(self.log_mel(waveforms), lengths)
 
     def from_frames(self, frames: Tensor, lengths: Tensor | None = None) -> Tensor:

@@ -29,6 +29,7 @@ class TextTokens(nn.Module):
         nn.init.normal_(self.embedding.weight, std=width**-0.5)
 
     def forward(self, symbols: Tensor) -> Tensor:
+        """Indices of symbols, padded with -1 (B, N) -> tokens (B, N, D)."""
         tokens = math.sqrt(self.width) * self.embedding(symbols.clamp(min=0))
         return tokens * (symbols >= 0)[..., None]
 

@@ -75,6 +75,7 @@ class CNN(Classifier):
         return pooled if pre_logits else self.head(pooled)
 
     def forward(self, images: Tensor) -> Tensor:
+        """Normalized pixels (B, 3, N, N) -> logits (B, classes)."""
         return self.forward_head(self.forward_features(images))
 
     def initialize(self, images: Tensor) -> None:

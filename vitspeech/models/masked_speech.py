@@ -87,6 +87,7 @@ class MaskedSpeechModel(SpeechEncoder):
         self.code_head = nn.Linear(self.tokens.width, codes)
 
     def forward(self, waveforms: Tensor, lengths: Tensor | None = None) -> MaskedCodes:
+        """Samples within ±1 (B, N), lengths (B,) or None -> `MaskedCodes` of the masked tokens."""
         lengths = self.check_lengths(waveforms, lengths)
         frames, mask = self.tokens.log_mel(waveforms), self.draw_masks(waveforms, lengths)
         rows = mask.flatten().nonzero().flatten().to(frames.device, non_blocking=True)

@@ -176,6 +176,7 @@ class SpeechClassifier(SpeechEncoder, Classifier):
         return features if pre_logits else self.head(features)
 
     def forward(self, waveforms: Tensor) -> Tensor:
+        """Samples within ±1 (B, N) -> logits (B, classes)."""
         return self.forward_head(self.forward_features(waveforms))
 
     def forward_frames(self, waveforms: Tensor) -> Tensor:
@@ -223,6 +224,7 @@ class SpeechLabeler(SpeechEncoder):
         self.head = nn.Linear(self.tokens.width, self.stride * classes) if classes else None
 
     def forward(self, waveforms: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Samples within ±1 (B, N), lengths (B,) or None -> logits (B, F, classes), frames per utterance (B,)."""
         encoded, padding = self.encode(waveforms, lengths)
         logits = self.frame_logits(encoded)
         if padding is None:

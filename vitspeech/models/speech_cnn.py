@@ -52,6 +52,7 @@ class SpeechCNN(Classifier):
         return pooled if pre_logits else self.head(pooled)
 
     def forward(self, waveforms: Tensor) -> Tensor:
+        """Samples within ±1 (B, N) -> logits (B, classes)."""
         return self.forward_head(self.forward_features(waveforms))
 
     def initialize(self, waveforms: Tensor) -> None:

@@ -88,5 +88,6 @@ class TimmModel(nn.Module):
         return self.network.forward_head(features, pre_logits=pre_logits)
 
     def forward(self, images: Tensor) -> Tensor:
+        """Normalized pixels (B, 3, N, N) -> logits (B, classes)."""
         check_pixels(images)
         return self.network(images)

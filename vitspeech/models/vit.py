@@ -124,4 +124,5 @@ class ViT(Classifier):
             self.patches.whitening.whiten(images)
 
     def forward(self, images: Tensor) -> Tensor:
+        """Normalized pixels (B, 3, N, N) -> logits (B, classes)."""
         return self.forward_head(self.forward_features(images))
