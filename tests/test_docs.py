@@ -26,6 +26,7 @@ from vitspeech.evaluation import labeling
 from vitspeech.evaluation.recognition import transcripts
 from vitspeech.files import sha256
 from vitspeech.metrics.word_errors import score
+from vitspeech.samples import copy_samples
 
 CARDS = sorted((ROOT / "checkpoints").glob("*/card.json"))
 DOCUMENTS = sorted([*pages(), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"])
@@ -193,6 +194,19 @@ def test_every_config_and_command_that_a_page_names_exists(path):
         assert (ROOT / f"configs/{name}.yaml").exists(), name
     blocks = "\n".join(re.findall(r"```bash\n(.*?)```", text, re.DOTALL))
     assert set(re.findall(r"^vitspeech ([a-z][a-z-]+)", blocks, flags=re.MULTILINE)) <= set(VERBS)
+
+
+PYTHON = {"guides/python.md": "mean, std", "attention-weights.md": "timm", "quickstart.md": "spotter"}
+
+
+@pytest.mark.parametrize("page", PYTHON)
+def test_the_python_of_a_page_runs_as_it_is(page, tmp_path, monkeypatch):
+    (tmp_path / "checkpoints").symlink_to(ROOT / "checkpoints")
+    monkeypatch.chdir(tmp_path)
+    copy_samples(Path("samples"))
+    code = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL))
+    assert PYTHON[page] in code
+    exec(code, {})
 
 
 OTHERS = {  # of other commands, or explained without an option of its own
