@@ -87,6 +87,9 @@ class EncoderDecoder(nn.Module):
             inputs: What `encode` takes, such as waveforms (B, N).
             lengths: The length of each input (B,); `None` uses full rows.
             units: Units of the transcripts, padded at the end with -1 or any unit (B, L).
+
+        Shape:
+            inputs (B, N), lengths (B,) or None, units (B, L) -> `TranscriberOutput`
         """
         encoded, padding = self.encode(inputs, lengths)
         if lengths is not None:

@@ -296,6 +296,9 @@ class SpeechRecognizer(SpeechEncoder):
             lengths: Number of samples of each utterance (B,), if they are padded.
             depths: Numbers of blocks of the attention encoder, ascending. The logits are then a list with one
                 entry for each number, as intermediate CTC needs them (Lee and Watanabe 2021, arXiv:2102.03216).
+
+        Shape:
+            (B, N), (B,) or None -> logits (B, T, U + 1), tokens per utterance (B,)
         """
         tokens, padding = self.valid_tokens(waveforms, lengths)
         if padding is None:
