@@ -53,6 +53,13 @@ def photos(tmp_path_factory) -> Path:
     return root
 
 
+@pytest.mark.parametrize("words", [["hey computer"], ["lamp", "Küche"]])
+def test_own_words_takes_phrases_words_and_a_language_on_the_command_line(words, tmp_path):
+    options = [f"--data.words=[{', '.join(words)}]", "--data.language=de", f"--run={tmp_path / 'run'}"]
+    data = TrainingCLI([f"--config={ROOT / 'configs/own_words.yaml'}", *ON_CPU, *options]).datamodule
+    assert data.labels == [*words, "unknown", "silence"] and data.language == "de"
+
+
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=name)
 def test_every_experiment_builds_and_gives_one_logit_a_class(path, tmp_path, librispeech, photos):
     if path.stem == "own_words_embedding" and WITHOUT_EMBEDDING:

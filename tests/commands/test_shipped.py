@@ -3,16 +3,28 @@
 from running import one_line
 from tiny import ROOT
 
-from vitspeech.commands.shipped import portable, summary
+from vitspeech.commands.shipped import EXPERIMENTS, OVERLAYS, TASKS, portable, summary
 from vitspeech.samples import FILES, FOLDER
 
 
-def test_every_config_is_listed_with_a_description(command):
-    lines = command("configs").stdout.splitlines()
+def test_every_config_is_listed_once_with_a_description(command):
+    lines = command("configs").stdout.splitlines()[:-1]
     folder = ROOT / "configs"
-    names = {path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml")}
-    assert {line.split()[0] for line in lines} == names
-    assert all(len(line.split()) > 3 for line in lines)
+    names = sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
+    listed = [line[2:] for line in lines if line.startswith(("  ", "* "))]
+    assert sorted(line.split()[0] for line in listed) == names
+    assert all(len(line.split()) > 3 for line in listed)
+
+
+def test_configs_are_listed_by_task_and_each_begins_with_the_one_to_start_with(command):
+    tasks = dict(part.split(":\n", 1) for part in command("configs").stdout.split("\n\n")[:-1])
+    for task, (first, *others) in TASKS.items():
+        line, *rest = tasks[task].splitlines()
+        assert line.startswith(f"* {first} ") and all(other.startswith("  ") for other in rest)
+        assert all(any(other[2:].startswith(name) for other in rest) for name in others)
+    assert "encoders/lstm" in tasks[EXPERIMENTS] and "windows/mlp-9" in tasks[EXPERIMENTS]
+    assert "trainer/gpu" in tasks[OVERLAYS] and "cifar10/distilled" in tasks[OVERLAYS]
+    assert "*" not in tasks[EXPERIMENTS] + tasks[OVERLAYS]
 
 
 def test_a_config_is_printed_as_it_is(command):

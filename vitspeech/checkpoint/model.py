@@ -218,7 +218,10 @@ def find_folder(folder: Path) -> Path:
         raise FileNotFoundError(f"{folder}: missing; replacing it was interrupted, and the model before is {before}")
     for path in (folder, folder / WEIGHTS, folder / CONFIG, folder / CARD):
         if not path.exists():
-            raise FileNotFoundError(f"{path}: missing; a released model has {WEIGHTS}, {CONFIG} and {CARD}")
+            known = Path("checkpoints", folder)
+            hint = f"; did you mean {known}?" if path == folder and (known / CARD).is_file() else ""
+            text = f"{path}: missing; a released model has {WEIGHTS}, {CONFIG} and {CARD}"
+            raise FileNotFoundError(f"{path}: no such folder{hint}" if hint else text)
         if not path.is_file() and path != folder:
             raise InputError(f"{path}: not a regular file")
     check_links(given, [(folder / name).relative_to(given) for name in (WEIGHTS, CONFIG, CARD)])

@@ -10,9 +10,19 @@ from vitspeech.samples import copy_samples
 
 CONFIGS = """List the configs that come with the package, or print one.
 
-vitspeech configs                            # every name with a one-line description
+vitspeech configs                            # every name by task, with a one-line description
 vitspeech configs cifar10/vit > mine.yaml    # a copy to change; train it with `vitspeech train --config mine.yaml`
 """
+TASKS = {  # names and folders of configs; the first one is to start with
+    "one label for an image": ("shapes/vit", "shapes", "own_images", "cifar10", "cifar100"),
+    "a keyword spotter": ("own_words", "own_words_embedding", "keywords"),
+    "one word of a clip": ("spoken_words/truncated", "speech_commands"),
+    "several words of an utterance": ("spoken_words/sequences", "word_sequences"),
+    "continuous speech": ("librispeech/ctc", "librispeech", "speech_encoder"),
+    "sequences of symbols": ("symbols/reverse", "symbols"),
+}
+EXPERIMENTS = "experiments of the documentation"
+OVERLAYS = "overlays, for a second --config"
 SAMPLES = """Copy a sample recording (the words left, right, go) and two sample images (a cat, a horse) into a folder.
 
 vitspeech samples
@@ -32,11 +42,23 @@ def configs(arguments: Sequence[str] | None = None) -> None:
     if options.name:
         print(portable(find_config(options.name), config_folder()), end="")
         return
-    names = shipped_configs()
-    width = max(map(len, names))
-    for name in names:
-        text = (config_folder() / f"{name}.yaml").read_text("utf-8")
-        print(f"{name:{width}}  {summary(text)}")
+    texts = {name: (config_folder() / f"{name}.yaml").read_text("utf-8") for name in shipped_configs()}
+    width = max(map(len, texts))
+    tasks = {name: task_of(name, text) for name, text in texts.items()}
+    for task in (*TASKS, EXPERIMENTS, OVERLAYS):
+        print(f"{task}:")
+        first = TASKS.get(task, ("",))[0]
+        for name in sorted((name for name in texts if tasks[name] == task), key=lambda name: name != first):
+            print(f"{'*' if name == first else ' '} {name:{width}}  {summary(texts[name])}")
+        print()
+    print("* is the one to start with. Train one: vitspeech train --config shapes/vit")
+
+
+def task_of(name: str, text: str) -> str:
+    """What a config is listed under, by its name and its text."""
+    if text.startswith("# Overlay: "):
+        return OVERLAYS
+    return next((task for task, names in TASKS.items() if {name, name.partition("/")[0]} & {*names}), EXPERIMENTS)
 
 
 def summary(text: str) -> str:

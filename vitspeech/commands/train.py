@@ -4,9 +4,14 @@
 Train a network from a config. The run's folder holds everything: the resolved config, logs, checkpoints, learning
 curves, the confusion matrix or a list of errors, and the final model in the released form.
 
+  --trainer.max_epochs N            how many epochs
+  --data.batch N                    items of a batch
+  --model.optimizer.lr RATE         learning rate
+  --model.network.encoder.depth N   blocks of attention
+
   --config CONFIG       a YAML file, or the name of a config of the package (`vitspeech configs` lists them); if several
                         are given, later ones override earlier ones
-  --KEY VALUE           override one key of the config: --trainer.max_epochs 5 --model.network.encoder.depth 12
+  --KEY VALUE           override any other key of the config: --model.network.encoder.heads 8
   --data.root FOLDER    folder of the data set; default: VITSPEECH_DATA, else data
   --seed_everything N   seed of everything random (default 0)
   --init_from FOLDER    start from the weights of a released model or a finished run, as far as names and shapes agree;

@@ -59,6 +59,21 @@ KEYS = (
 RESTARTS = {"torchrun": "TORCHELASTIC_RESTART_COUNT", "SLURM": "SLURM_RESTART_COUNT"}
 # Lines of an error of jsonargparse that do not say what is wrong.
 UNSAID = ("Does not validate", "Subtypes:", "Errors:", "Given value", "Subclass types", "a class path", "a dict ")
+USUAL = {  # keys by the names that other programs have for them
+    **dict.fromkeys(("lr", "learning_rate"), "model.optimizer.lr"),
+    **dict.fromkeys(("epochs", "num_epochs", "num_train_epochs", "n_epochs"), "trainer.max_epochs"),
+    **dict.fromkeys(("batch_size", "bs", "train_batch_size"), "data.batch"),
+    **dict.fromkeys(("depth", "layers", "num_layers"), "model.network.encoder.depth"),
+    **dict.fromkeys(("heads", "num_heads"), "model.network.encoder.heads"),
+    **dict.fromkeys(("data_dir", "data_root", "dataset", "root"), "data.root"),
+    **dict.fromkeys(("pretrained", "checkpoint", "weights"), "init_from"),
+    **dict.fromkeys(("output_dir", "output", "out", "o"), "run"),
+    **dict.fromkeys(("gpus", "devices"), "trainer.devices"),
+    "weight_decay": "model.optimizer.weight_decay",
+    "num_workers": "data.workers",
+    "device": "trainer.accelerator",
+    "seed": "seed_everything",
+}
 NO_KEYS = "has keys, such as trainer.max_epochs, and no value of its own"
 NULL = "Expected a <class 'NoneType'>"
 # What a run is made of: classes that a config may name. The last four are plugins of the trainer.
@@ -358,6 +373,12 @@ class Parser(LightningArgumentParser):
         options = list(self.get_defaults().keys())
         if reason.startswith(unknown := "unrecognized arguments: "):
             name = reason.removeprefix(unknown).partition(" ")[0].partition("=")[0]
+            if not name.startswith("-"):
+                with suppress(FileNotFoundError):
+                    find_config(name)
+                    return f"; did you mean --config {name}?"
+            if usual := USUAL.get(name.lstrip("-").replace("-", "_")):
+                return f"; did you mean --{usual}?"
             return did_you_mean(name, [f"--{option}" for option in options])
         if "accept" not in reason:
             return ""

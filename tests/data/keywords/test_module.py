@@ -159,6 +159,18 @@ def test_words_without_recordings_are_synthesized():
     assert len(data.noise) == 8 * SECOND  # the noise of validation and test is not in training
 
 
+@pytest.mark.parametrize(("language", "phrase"), [("en", "hey computer"), ("de", "hey Müller")])
+def test_a_phrase_is_spoken_and_other_words_too_in_its_language(language, phrase):
+    pytest.importorskip("espeakng_loader", reason="synthesized speech needs the extra `spoken`")
+    options = {"synthesized": 4, "spoken": 1.0, "others": 0, "altered": 0, "language": language}
+    data = Keywords([phrase], recordings=None, **options)
+    data.prepare_data()
+    items = data.read("train")
+    assert data.labels == [phrase, "unknown", "silence"]
+    assert torch.bincount(items.labels)[:2].tolist() == [4, 4]
+    assert {speaker.partition("+")[0].partition("-")[0] for speaker in items.speakers[:8]} == {language}
+
+
 @pytest.mark.parametrize("split", ["validation", "test"])
 def test_keywords_without_recordings_in_a_held_out_split_are_synthesized_there(root, split):
     pytest.importorskip("espeakng_loader", reason="synthesized speech needs the extra `spoken`")
