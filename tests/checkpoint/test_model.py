@@ -253,7 +253,7 @@ def test_a_run_that_is_not_finished_is_refused_with_how_to_continue_it(tmp_path)
 
 def test_the_name_of_a_released_model_is_answered_with_its_folder(monkeypatch):
     monkeypatch.chdir(ROOT)
-    with pytest.raises(FileNotFoundError, match="^vit-cifar10: no such folder; did you mean checkpoints/vit-cifar10"):
+    with pytest.raises(FileNotFoundError, match=r"^vit-cifar10: no such folder; did you mean checkpoints/vit-cifar10"):
         vitspeech.load("vit-cifar10")
-    with pytest.raises(FileNotFoundError, match="^vit-cifar9: missing; a released model has"):
+    with pytest.raises(FileNotFoundError, match=r"^vit-cifar9: missing; a released model has"):
         vitspeech.load("vit-cifar9")
