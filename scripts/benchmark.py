@@ -2,7 +2,7 @@
 """Measure speed and memory on this machine; nothing else should run meanwhile.
 
 python scripts/benchmark.py loader      data loading from memory with augmentation, images/s
-python scripts/benchmark.py data        reading from memory, files and packs beside torchvision; memory and start-up
+python scripts/benchmark.py data        reading from memory, files and Arrow files beside torchvision; memory, start-up
 python scripts/benchmark.py attention   truncated attention against other implementations: time and peak memory
 python scripts/benchmark.py layer       one layer of full attention at image length against PyTorch's
 python scripts/benchmark.py vit         one training step of the ViT against timm, torchvision, vit-pytorch, PyTorch
@@ -55,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
     loader = add("loader", "data loading from memory with augmentation, images/s")
     loader.add_argument("--images", type=count, default=10_240, help="images per pass")
 
-    data = add("data", "reading from memory, files and packs beside torchvision; memory and start-up by items")
+    data = add("data", "reading from memory, files and Arrow files beside torchvision; memory and start-up by items")
     data.set_defaults(repeats=5)
     data.add_argument("--items", type=count, default=4000, help="files of each set")
     data.add_argument("--batch", type=count, default=128, help="items per batch")

@@ -38,7 +38,6 @@ from vitspeech import checkpoint, command_line, data
 from vitspeech.checkpoint.card_dataset import card_dataset
 from vitspeech.checkpoint.model import Model, read_mapping
 from vitspeech.commands.sweep import split_options
-from vitspeech.data.module import FILES, MEMORY
 from vitspeech.errors import InputError
 from vitspeech.files import write_csv, write_json, write_text
 from vitspeech.inference.stream import AudioStream
@@ -225,8 +224,7 @@ def measure_all(
 def validation_clips(model: Model, run: Path, count: int) -> Tensor:
     """Validation clips of the data that a run was trained on, with words: samples within ±1 (B, N)."""
     arguments = read_mapping(run / "config.yaml", ("data",))["data"].get("init_args") or {}
-    storage = arguments.get("storage", MEMORY)
-    data = card_dataset(model, arguments.get("root") if storage in (MEMORY, FILES) else storage)
+    data = card_dataset(model, arguments.get("root", arguments.get("path")))
     return data.normalize(validation_sample(data, count).raw)
 
 

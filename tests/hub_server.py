@@ -6,6 +6,24 @@ import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import parse_qs, unquote
+
+import huggingface_hub
+
+
+def reached(server, home, monkeypatch):
+    """Have the libraries of the hub ask this server, and keep what they download in `home`."""
+    constants = huggingface_hub.constants
+    monkeypatch.setattr(constants, "ENDPOINT", server.address)
+    template = server.address + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    monkeypatch.setattr(constants, "HF_HOME", str(home))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(home / "hub"))
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(home / "no token"))
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_PROGRESS_BARS", True)
+    monkeypatch.setattr(huggingface_hub.file_download, "HUGGINGFACE_CO_URL_TEMPLATE", template, False)
+    monkeypatch.setattr(huggingface_hub.hf_api.api, "endpoint", server.address)
+    monkeypatch.setenv("HF_TOKEN", "a-token")
 
 
 class Hub:
@@ -60,7 +78,8 @@ class Hub:
 
     def answer(self, request, body):
         self.requests.append(f"{request.command} {request.path}")
-        parts = request.path.split("?")[0].strip("/").split("/")
+        parts = unquote(request.path.split("?")[0]).strip("/").split("/")
+        parts = parts[1:] if parts[0] == "datasets" else parts
         status, headers, content = 200, {}, b""
         if parts[0] == "api":
             if parts[1:3] == ["repos", "create"]:
@@ -79,7 +98,10 @@ class Hub:
             elif parts[1] == "whoami-v2":
                 found = {"name": "user", "type": "user"}
             else:
-                status, headers, found = self.repository("/".join(parts[2:4]), parts[4:], body)
+                revision = [parts[5].replace("%2F", "/"), *parts[6:]] if len(parts) > 5 else []
+                status, headers, found = self.repository(
+                    "/".join(parts[2:4]), parts[4:5] + revision, body, request.path
+                )
             content, headers["Content-Type"] = json.dumps(found).encode(), "application/json"
         else:
             repository, revision, name = "/".join(parts[:2]), parts[3], "/".join(parts[4:])
@@ -90,6 +112,10 @@ class Hub:
             else:
                 content = self.commits[repository][number][name]
                 headers = {"X-Repo-Commit": self.commit(number), "ETag": f'"{hashlib.sha1(content).hexdigest()}"'}
+        if "Range" in request.headers and status == 200:
+            first, last = request.headers["Range"].removeprefix("bytes=").split("-")
+            headers["Content-Range"] = f"bytes {first}-{last}/{len(content)}"
+            content, status = content[int(first) : int(last) + 1], 206
         request.send_response(status)
         for key, value in (headers | {"Content-Length": str(len(content))}).items():
             request.send_header(key, value)
@@ -97,19 +123,23 @@ class Hub:
         if request.command != "HEAD":
             request.wfile.write(content)
 
-    def repository(self, name, path, body):
+    def repository(self, name, path, body, query):
         """What `/api/models/NAME/…` answers: status, headers, JSON."""
         revision = path[1] if len(path) > 1 else "main"
         number = self.find(name, revision)
         if isinstance(number, str):
             return 404, {"X-Error-Code": number}, {"error": number}
-        files = self.commits[name][number]
+        files, within = self.commits[name][number], "".join(f"{folder}/" for folder in path[2:])
+        if path and path[0] == "paths-info":
+            wanted = json.loads(body)["paths"] if body[:1] == b"{" else parse_qs(body.decode())["paths"]
+            return 200, {}, [entry(file, files[file]) for file in wanted if file in files]
         if path and path[0] == "tree":
-            entries = [
-                {"type": "file", "path": file, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}
-                for file, data in files.items()
-            ]
-            return 200, {}, entries
+            found = {file: data for file, data in files.items() if file.startswith(within)}
+            folders = {within + file.removeprefix(within).partition("/")[0] for file in found}
+            if "recursive=false" in query:
+                found = {file: data for file, data in found.items() if file in folders}
+            folders = [{"type": "directory", "path": folder, "oid": "0" * 40} for folder in sorted(folders - {*files})]
+            return 200, {}, folders + [entry(file, data) for file, data in found.items()]
         if path and path[0] == "preupload":
             asked = json.loads(body)["files"]
             modes = [
@@ -129,3 +159,8 @@ class Hub:
             return 200, {}, {"commitUrl": f"{self.address}/{name}/commit/{oid}", "commitOid": oid}
         siblings = [{"rfilename": file} for file in files]
         return 200, {}, {"id": name, "modelId": name, "sha": self.commit(number), "siblings": siblings, "tags": []}
+
+
+def entry(file, data):
+    """A file of a repository, as the hub lists it."""
+    return {"type": "file", "path": file, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}

@@ -3,11 +3,15 @@
 from importlib.metadata import distributions
 from pathlib import Path
 
+import datasets
 import pytest
 import torch
 from PIL import Image
+from pyarrow import Table
 from tiny import ROOT
 
+from vitspeech.data.clips.speech_commands import WORDS
+from vitspeech.data.images.cifar import LABELS
 from vitspeech.data.utterances.librispeech import OFFICIAL
 from vitspeech.errors import InputError
 from vitspeech.models import MaskedSpeechModel, Seq2Seq, SpeechTranscriber
@@ -53,6 +57,29 @@ def photos(tmp_path_factory) -> Path:
     return root
 
 
+@pytest.fixture(scope="session")
+def hub(tmp_path_factory) -> Path:
+    """Sets with the columns and splits of those that configs name on the hub; each has one row, on disk."""
+    image, audio, text = datasets.Image(), datasets.Audio(), datasets.Value("string")
+    fine = datasets.ClassLabel(names=LABELS[100])
+    spoken = {"file": text, "audio": audio, "speaker_id": text}
+    words, letters = [*WORDS, "_unknown_", "_silence_"], (ROOT / "vitspeech/data/audio/vocabulary.txt").read_text()
+    columns = {
+        "cifar10": {"img": image, "label": datasets.ClassLabel(names=LABELS[10])},
+        "cifar100": {"img": image} | dict.fromkeys(["fine_label", "coarse_label"], fine),
+        "speech_commands": spoken | {"label": datasets.ClassLabel(names=words), "is_unknown": datasets.Value("bool")},
+        "librispeech": spoken | {"text": text, "chapter_id": datasets.Value("int64"), "id": text},
+    }
+    folder = tmp_path_factory.mktemp("hub")
+    for config, features in columns.items():
+        row = {"text": letters.upper(), "label": 0, "fine_label": 0}
+        rows = Table.from_pylist([row | dict.fromkeys(features.keys() - row)], datasets.Features(features).arrow_schema)
+        splits = ("train.100" if config == "librispeech" else "train", "validation", "test")
+        sets = {split: datasets.Dataset(rows) for split in splits if "cifar" not in config or split != "validation"}
+        datasets.DatasetDict(sets).save_to_disk(folder / config)
+    return folder
+
+
 @pytest.mark.parametrize("words", [["hey computer"], ["lamp", "Küche"]])
 def test_own_words_takes_phrases_words_and_a_language_on_the_command_line(words, tmp_path):
     options = [f"--data.words=[{', '.join(words)}]", "--data.language=de", f"--run={tmp_path / 'run'}"]
@@ -61,11 +88,12 @@ def test_own_words_takes_phrases_words_and_a_language_on_the_command_line(words,
 
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=name)
-def test_every_experiment_builds_and_gives_one_logit_a_class(path, tmp_path, librispeech, photos):
+def test_every_experiment_builds_and_gives_one_logit_a_class(path, tmp_path, librispeech, photos, hub):
     if path.stem == "own_words_embedding" and WITHOUT_EMBEDDING:
         pytest.skip("the extra `wakeword` is not installed")
     roots = {"librispeech": librispeech, "speech_encoder": librispeech, "own_images": photos}
     root = [f"--data.root={folder}" for part, folder in roots.items() if part in (path.parent.name, path.stem)]
+    root = [f"--data.path={hub / path.parent.name}"] if path.stem == "hub" else root
     cli = TrainingCLI([f"--config={path}", *ON_CPU, *root, f"--run={tmp_path / 'run'}"])
     network, data = cli.model.network.eval(), cli.datamodule
     labels = {"cifar10": 10, "cifar100": 100}.get(path.parent.name) or len(data.labels)

@@ -17,7 +17,7 @@ from tiny import ROOT
 from vitspeech.samples import FOLDER
 
 LATER = "lightning torchmetrics torchvision torchaudio timm jsonargparse matplotlib pyarrow onnx onnxruntime tokenizers"
-LATER = {*LATER.split(), "tensorboard", "rapidfuzz", "sympy", "triton", "torch._dynamo", "torch._inductor"}
+LATER = {*LATER.split(), "datasets", "tensorboard", "rapidfuzz", "sympy", "triton", "torch._dynamo", "torch._inductor"}
 NEEDED = ("torch", "numpy", "safetensors", "PyYAML", "soundfile", "pillow")
 PICTURE, RECORDING = FOLDER / "cat.jpg", FOLDER / "left-right-go.wav"
 IMPORTED = """

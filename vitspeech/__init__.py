@@ -30,6 +30,9 @@ if TYPE_CHECKING:
         Augment as Augment,
         Cifar as Cifar,
         DataModule as DataModule,
+        HuggingFaceClips as HuggingFaceClips,
+        HuggingFaceImages as HuggingFaceImages,
+        HuggingFaceUtterances as HuggingFaceUtterances,
         ImageData as ImageData,
         ImageFolder as ImageFolder,
         Keywords as Keywords,
@@ -104,7 +107,8 @@ __version__ = "0.2.0"
 _NAMES_IN_MODULE = {
     "attention": """Decoder DecoderConfig Encoder EncoderConfig MultiHeadAttention RelativePositions Rotary
         Rotary2d Score SelfAttentivePooling attention_from_convolution register_score truncated_attention""",
-    "data": """AudioFolder Augment Cifar DataModule ImageData ImageFolder Keywords LibriSpeech SequenceAugment Shapes
+    "data": """AudioFolder Augment Cifar DataModule HuggingFaceClips HuggingFaceImages HuggingFaceUtterances ImageData
+        ImageFolder Keywords LibriSpeech SequenceAugment Shapes
         SpeechCommands SpokenVocabulary SpokenWords SymbolTasks TensorItems TranscribedAudio TwoMarks UtteranceData
         WaveformAugment WaveformData WordClip WordSequences WordSource""",
     "decoding.keywords": "SpottingSettings",

@@ -1,4 +1,4 @@
-"""Reading training data: from memory, files and a pack, beside torchvision, with memory and start-up by items.
+"""Reading training data: from memory, files and Arrow files, beside torchvision, with memory and start-up by items.
 
 The files are written for it. Pictures are smooth with some noise, as photographs are.
 """
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy
-import pyarrow
 import soundfile
 import torch
 from PIL import Image
@@ -23,9 +22,9 @@ from tqdm import tqdm
 
 from benchmarks import measure
 from benchmarks.data_index import measure_index
-from vitspeech.data import AudioFolder, ImageFolder
+from vitspeech.data import AudioFolder, HuggingFaceClips, HuggingFaceImages, ImageFolder
 from vitspeech.data.module import DataModule
-from vitspeech.data.storage.pack import pack
+from vitspeech.data.pack import pack
 from vitspeech.files import write_json
 
 SETS = ("pictures of 32 px", "pictures of 224 px", "clips of 1 s")
@@ -72,15 +71,17 @@ def reading(name: str, folder: Path, settings: Settings) -> dict[str, dict[str, 
     if name == SETS[2]:
         write_clips(files, settings.items)
         made = partial(AudioFolder, str(files), batch=settings.batch)
+        mapped = partial(HuggingFaceClips, str(packed), batch=settings.batch, storage="files")
     else:
         side = 32 if name == SETS[0] else 224
         write_pictures(files, settings.items, (32, 32) if side == 32 else (320, 240))
         made = partial(ImageFolder, str(files), image=side, batch=settings.batch)
-    pack(made(storage="files"), packed, {}, progress=False)
+        mapped = partial(HuggingFaceImages, str(packed), image=side, batch=settings.batch, storage="files")
+    pack(made(storage="files"), packed, progress=False)
     loaders = {OWNER: (loader(made()))}
     for count in settings.workers:
         loaders[f"files, {count} workers"] = loader(made(storage="files", workers=count))
-        loaders[f"pack, {count} workers"] = loader(made(storage=str(packed), workers=count))
+        loaders[f"Arrow files, {count} workers"] = loader(mapped(workers=count))
         other = (
             plain_clips(files, settings.batch, count) if name == SETS[2] else torchvision(files, side, settings, count)
         )
@@ -92,14 +93,7 @@ def reading(name: str, folder: Path, settings: Settings) -> dict[str, dict[str, 
         times, _ = measure.interleaved(
             calls, settings.repeats, owner=OWNER, note=lambda text: bar.set_postfix_str(text) or bar.update()
         )
-    rates = {variant: row | {"per_second": counts[variant] / row["median_ms"] * 1000} for variant, row in times.items()}
-    shards = sorted(packed.glob("train-*.arrow"))
-    read = partial(read_shards, shards)
-    seconds, _ = measure.interleaved({"Arrow": read}, settings.repeats, owner="Arrow")
-    total = sum(map(rows_of, shards))
-    return rates | {
-        "Arrow alone, in order": seconds["Arrow"] | {"per_second": total / seconds["Arrow"]["median_ms"] * 1000}
-    }
+    return {variant: row | {"per_second": counts[variant] / row["median_ms"] * 1000} for variant, row in times.items()}
 
 
 def loader(data: DataModule) -> DataLoader:
@@ -141,22 +135,6 @@ def plain_clips(files: Path, batch: int, workers: int) -> DataLoader:
 def shuffled(items: Dataset, batch: int, workers: int) -> DataLoader:
     """A `DataLoader` as it is usually made."""
     return DataLoader(items, batch, shuffle=True, drop_last=True, num_workers=workers, persistent_workers=workers > 0)
-
-
-def read_shards(shards: Sequence[Path]) -> int:
-    """Read the bytes of all inputs in order by Arrow alone, without tensors or batches."""
-    total = 0
-    for shard in shards:
-        reader = pyarrow.ipc.open_file(pyarrow.memory_map(str(shard)))
-        for number in range(reader.num_record_batches):
-            total += sum(len(value.as_buffer().to_pybytes()) for value in reader.get_batch(number).column(0))
-    return total
-
-
-def rows_of(shard: Path) -> int:
-    """The number of items in a shard."""
-    reader = pyarrow.ipc.open_file(pyarrow.memory_map(str(shard)))
-    return sum(reader.get_batch(number).num_rows for number in range(reader.num_record_batches))
 
 
 def table(report: dict[str, Any]) -> str:

@@ -8,10 +8,9 @@ import sys
 import time
 from pathlib import Path
 
-import huggingface_hub
 import pytest
 import torch
-from hub_server import Hub
+from hub_server import Hub, reached
 
 import vitspeech
 from vitspeech.checkpoint.hub import fetch, push
@@ -29,17 +28,7 @@ NAME = "hf-hub:someone/words"
 def hub(monkeypatch, tmp_path):
     """A hub with one released model in two commits, the first of which has the tag v1."""
     server = Hub()
-    constants = huggingface_hub.constants
-    monkeypatch.setattr(constants, "ENDPOINT", server.address)
-    template = "/{repo_id}/resolve/{revision}/{filename}"
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", server.address + template)
-    monkeypatch.setattr(constants, "HF_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "home/hub"))
-    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no token"))
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_PROGRESS_BARS", True)
-    monkeypatch.setattr(huggingface_hub.file_download, "HUGGINGFACE_CO_URL_TEMPLATE", server.address + template, False)
-    monkeypatch.setattr(huggingface_hub.hf_api.api, "endpoint", server.address)
-    monkeypatch.setenv("HF_TOKEN", "a-token")
+    reached(server, tmp_path / "home", monkeypatch)
     draft = shutil.copytree(RELEASED, tmp_path / "draft")
     (draft / "code.py").write_text("raise SystemExit")
     server.add("someone/words", draft)

@@ -59,9 +59,9 @@ def test_files_of_another_data_set_with_the_same_names_are_not_refused(tmp_path)
             check_test_items({"test": names}, card, run, tmp_path / root)
 
 
-def test_files_are_compared_by_name_with_items_of_a_pack(tmp_path):
+def test_files_are_compared_by_name_with_items_that_are_no_files(tmp_path):
     (tmp_path / "a.wav").write_bytes(b"123")
-    add_training_items(["a.wav"], tmp_path)  # of a pack, whose files are not here
+    add_training_items(["a.wav"], tmp_path)  # whose files are not here
     with pytest.raises(InputError, match=r"trained on 1 of the 1 test items"):
         check_test_items({"test": ["a.wav"]}, {}, tmp_path, tmp_path)
 

@@ -11,7 +11,7 @@ from tiny import ROOT, TINY
 
 import vitspeech
 from vitspeech.checkpoint.card_dataset import card_dataset
-from vitspeech.data.module import DataModule
+from vitspeech.data import WordSequences
 from vitspeech.tasks import Transcription
 from vitspeech.training.train import TrainingCLI
 
@@ -27,8 +27,8 @@ def test_evaluate_gives_the_cards_number_again(command, finished_run, monkeypatc
 
 def test_evaluate_measures_masked_prediction_on_validation(command, finished_masked_run, monkeypatch):
     read = []
-    items_of = DataModule.items_of
-    monkeypatch.setattr(DataModule, "items_of", lambda self, split: read.append(split) or items_of(self, split))
+    splits = WordSequences.read
+    monkeypatch.setattr(WordSequences, "read", lambda self, split: read.append(split) or splits(self, split))
     result = command("evaluate", finished_masked_run, "--split", "validation")
     assert result.returncode == 0 and {*read} == {"validation"}
 

@@ -7,6 +7,7 @@ import signal
 import stat
 import time
 
+import datasets
 import pytest
 from pyarrow import parquet
 
@@ -36,6 +37,13 @@ def test_parquet_has_typed_columns_whose_numbers_are_not_rounded(tmp_path, monke
     expected = [("a,b.png", 1, 0.98765), (r"bad\udcff.png", None, None), ('say "ü"\n', 2, 1.0)]
     assert [tuple(row.values()) for row in table.to_pylist()] == expected
     assert parquet.ParquetFile(tmp_path / "rows.parquet").num_row_groups == 2
+
+
+def test_parquet_is_opened_by_datasets(tmp_path):
+    write_table(tmp_path / "rows.parquet", WHOLE, iter(ROWS))
+    options = {"data_files": str(tmp_path / "rows.parquet"), "cache_dir": str(tmp_path / "cache")}
+    found = datasets.load_dataset("parquet", split="train", **options)
+    assert found[0] == {"file": "a,b.png", "rank": 1, "probability": 0.98765} and found["rank"][1:] == [None, 2]
 
 
 @pytest.mark.parametrize("name", ["rows.csv", "rows.parquet"])

@@ -8,8 +8,8 @@ from typing import Any, get_type_hints
 import vitspeech.data
 from vitspeech.checkpoint.card import check_types, is_class
 from vitspeech.checkpoint.model import Model
+from vitspeech.data.hugging_face import HuggingFaceData
 from vitspeech.data.module import DataModule
-from vitspeech.data.storage.format import PACK
 from vitspeech.data.utterances.subwords import Subwords
 from vitspeech.data.utterances.word_clips import WordSource
 from vitspeech.data.utterances.word_sequences import MANIFESTS, manifest_file
@@ -39,7 +39,7 @@ def card_dataset(model: Model, root: str | None, changes: Mapping[str, Any] | No
         raise InputError(f"--data {root}: {type(data).__name__} reads no files; leave it out")
     if "merges" in model.preprocessing:  # the pieces are those of the model, whatever transcripts there are
         data.labels, data.subwords = list(model.labels), Subwords(model.labels, model.preprocessing["merges"])
-    elif getattr(data, "learns_labels", False) and data.pack is None:  # likewise
+    elif getattr(data, "learns_labels", False):  # likewise
         data.labels = list(model.labels)
     if getattr(data, "manifests", ()):
         folders = [Path(folder) for folder in (model.folder, root) if folder is not None]
@@ -53,9 +53,16 @@ def card_dataset(model: Model, root: str | None, changes: Mapping[str, Any] | No
 
 def reads_files(data: Any) -> bool:
     """Whether a data set, or the source of its words, has a folder or manifests; others are generated."""
-    if "root" in inspect.signature(type(data)).parameters or getattr(data, "manifests", ()):
+    if place_of(type(data)) or getattr(data, "manifests", ()):
         return True
     return hasattr(data, "source") and reads_files(data.source)
+
+
+def place_of(data_class: type) -> str | None:
+    """The argument that says where the files of a data set are; `None` if it has none."""
+    if issubclass(data_class, HuggingFaceData):
+        return "path"
+    return "root" if "root" in inspect.signature(data_class).parameters else None
 
 
 def is_inside(folder: Any) -> bool:
@@ -79,7 +86,7 @@ def find_manifest(name: str, folders: Sequence[Path]) -> str:
 def build_data(description: dict[str, Any], kind: type, root: str | None, trust: Sequence[str] = ()) -> Any:
     """Build the data set, or the source of words of one, that a `class_path` and its `init_args` describe.
 
-    The class must be a subclass of `kind`. `root` is a folder or a pack; `None` is the class's default.
+    The class must be a subclass of `kind`. `root` is a folder; `None` is the class's default.
     """
     class_path, arguments = description["class_path"], dict(description.get("init_args") or {})
     package, _, name = class_path.rpartition(".")
@@ -103,13 +110,11 @@ def build_data(description: dict[str, Any], kind: type, root: str | None, trust:
         bases = [base for base in reversed(data_class.__mro__) if base.__module__.startswith("vitspeech.")]
         hints = {name: kind for base in bases for name, kind in get_type_hints(base.__init__).items()}
         check_types(arguments, hints, f"the card's data {class_path}: ")
-    parameter = inspect.signature(data_class).parameters.get("root")
-    if parameter is not None:
-        if root is None and parameter.default is parameter.empty:
-            raise InputError(f"name the folder of the data with --data: {name} has no default")
-        arguments["root"] = root
-        if root is not None and issubclass(data_class, DataModule) and (Path(root) / PACK).is_file():
-            arguments["storage"] = root
+    if place := place_of(data_class):
+        if root is None and inspect.signature(data_class).parameters[place].default is inspect.Parameter.empty:
+            known = f"; the card says {shown(arguments[place])}" if place in arguments else ""
+            raise InputError(f"name the folder of the data with --data: {name} has no default{known}")
+        arguments[place] = root  # not what the card says: it starts no download
     try:
         return data_class(**arguments)
     except TypeError as error:  # unknown arguments

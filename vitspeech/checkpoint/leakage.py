@@ -79,7 +79,7 @@ def check_test_items(
     """Check that a model was not trained on the items it is to be tested on, and that they are those of its card.
 
     Files are the same as in training if their names relative to the root and their sizes in bytes are. Their contents
-    are not read, so a renamed or copied file is not recognized. Items that are not files, such as those of a pack, are
+    are not read, so a renamed or copied file is not recognized. Items that are not files, such as rows of a table, are
     compared by their names, if those of training were no files either. Warns if the names of the test set differ from
     the card's.
 

@@ -11,7 +11,7 @@ from vitspeech.errors import InputError
 from vitspeech.files import check_links
 
 RUN_ONLY = re.compile(  # keys of a config that do not change what is learned, apart from the seed
-    r"^seed_everything$|^data\..*\b(seed|root|download|workers|storage|broken)$"
+    r"^seed_everything$|^data\..*\b(seed|root|path|download|workers|storage|broken)$"
     r"|^every_(minutes|steps)$|^trainer\.(accelerator|default_root_dir|log_every_n_steps|enable_\w+|logger|profiler)(\.|$)"
 )
 LEARNED_FROM = ("starts_from_sha256", "teachers_sha256")  # keys of a card

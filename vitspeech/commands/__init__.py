@@ -18,7 +18,7 @@ GROUPS = {
         "train": "train a network from a config, or resume a run",
         "sweep": "train configs with several seeds and varied values, and tabulate them",
         "record": "record clips of your own words by microphone",
-        "pack": "write a data set into files that are read in place, for data larger than memory",
+        "pack": "write a data set as one of Hugging Face, for data larger than memory",
         "language-model": "estimate an n-gram language model from the training transcripts of a config",
     },
     "measure": {

@@ -2,6 +2,7 @@
 
 import argparse
 import io
+import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,14 +14,14 @@ if TYPE_CHECKING:
     from vitspeech.data import UtteranceData
     from vitspeech.training.train import TrainingCLI
 
-PACK = """Write a data set into a pack: large files that are read in place, for data that does not fit into memory.
+PACK = """Write a data set as one of Hugging Face's: large files that are read in place, for data larger than memory.
 
 vitspeech pack speech_commands/truncated /fast/commands --data.root /slow
-vitspeech train --config speech_commands/truncated --data.storage /fast/commands
-vitspeech pack --check /fast/commands
 
-The first argument is a config, of which only `data` matters; --data.KEY VALUE overrides a key. Run the same command
-again to resume after an interruption.
+The last line printed is the command that trains on it.
+
+The first argument is a config, of which only `data` matters; --data.KEY VALUE overrides a key. Items that cannot be
+read are left out up to the share --data.broken, and listed in FOLDER/left_out.txt. After an interruption, start over.
 """
 LANGUAGE_MODEL = """Estimate an n-gram language model from the training transcripts of a config, as an ARPA file.
 
@@ -34,53 +35,39 @@ transcripts are never counted. The smoothing is interpolated modified Kneser-Ney
 with `transcribe`, `stream` and `evaluate`, by --language-model; docs/language-models.md says how to choose the weights.
 """
 SHARD_MB = 256
+SAME = ("image", "mean", "std", "seconds", "units")  # what is to be read as before
 ORDERS = {"characters": 6, "pieces": 4, "words": 3}  # 6 was the best of 3, 6, 8 and 10 for 5 h of LibriSpeech
 
 
 def pack(arguments: Sequence[str] | None = None) -> None:
-    """Run `vitspeech pack`: prints what the pack holds."""
-    usage = "%(prog)s CONFIG FOLDER [options]\n       %(prog)s --check FOLDER"
-    parser = command_line.parser("pack", PACK, usage=usage)
+    """Run `vitspeech pack`: prints what was written, and how to train on it."""
+    parser = command_line.parser("pack", PACK, usage="%(prog)s CONFIG FOLDER [options]")
     add = parser.add_argument
-    add("config", nargs="?", metavar="CONFIG", help="name or file of a config, as for vitspeech train")
-    add("folder", nargs="?", type=Path, metavar="FOLDER", help="folder of the pack")
-    add("--check", type=Path, metavar="FOLDER", help="compare a pack with its checksums instead")
-    add("--shard-mb", type=float, default=SHARD_MB, help=f"size of a file in MiB (default {SHARD_MB})")
+    add("config", metavar="CONFIG", help="name or file of a config, as for vitspeech train")
+    add("folder", type=Path, metavar="FOLDER", help="folder to write, which is not there yet")
+    add("--shard-mb", type=float, default=SHARD_MB, help=f"size of a file in MB (default {SHARD_MB})")
     add("--workers", type=int, default=4, help="threads that read items (default 4)")
     options, overrides = parse(parser, arguments)
-    if bool(options.check) == bool(options.folder) or (options.check and (options.config or overrides)):
-        parser.error("give a config and a folder, or --check and a folder alone")
     if options.workers < 1 or not options.shard_mb > 0:
         parser.error("--workers and --shard-mb must be above 0")
-    if options.check:
-        from vitspeech.data.storage.pack import check_pack
-
-        print(f"{options.check}: {check_pack(options.check):,} items, as they were written")
-        return
     command_line.check_folder(options.folder, "FOLDER")
 
-    import yaml
-
     from vitspeech.data.module import FILES, MEMORY
-    from vitspeech.data.storage.pack import pack
-    from vitspeech.data.storage.packed import Pack
-    from vitspeech.training.run_folder import test_set
+    from vitspeech.data.pack import CLASSES, pack
 
-    cli = training(options, overrides)
-    data = cli.datamodule
-    if "storage" not in cli.config.data.init_args:
-        raise InputError(f"{type(data).__name__} has no argument `storage`: its items need no pack")
-    if data.pack is not None:
-        raise InputError(f"storage={data.storage}: is already a pack; add --data.storage memory to read the files")
-    if data.storage == MEMORY and data.reads_files:
+    data = training(options, overrides).datamodule
+    if data.storage == MEMORY and FILES in data.storages:
         data.storage, data.checks_files = FILES, False  # each is read once, item by item
-    source = test_set(yaml.safe_load(cli.resolved_config())["data"])
-    pack(data, options.folder, source, shard_mb=options.shard_mb, workers=options.workers)
-    splits = Pack(options.folder).description["splits"]
-    counts = [f"{sum(shard['items'] for shard in shards):,} {split}" for split, shards in splits.items()]
-    size = sum(file.stat().st_size for file in options.folder.iterdir())
-    print(f"{options.folder}: {', '.join(counts)} {data.items}, {size / 2**20:,.0f} MiB")
-    print(f"to train on it: vitspeech train --config {options.config} --data.storage {options.folder}")
+    counts = pack(data, options.folder, shard_mb=options.shard_mb, workers=options.workers)
+    size = sum(file.stat().st_size for file in options.folder.rglob("*"))
+    text = ", ".join(f"{count:,} {split}" for split, count in counts.items())
+    print(f"{options.folder}: {text} {data.items}, {size / 2**20:,.0f} MiB")
+    given = {name: value for name, value in data.preprocessing.items() if name in SAME}
+    given |= {"makes_silence": True} if getattr(data, "makes_silence", False) else {}
+    same = "".join(f" --data.{name}={json.dumps(value, separators=(',', ':'))}" for name, value in given.items())
+    same = same.replace('"', "")  # no name has spaces
+    place = f"--data=vitspeech.{CLASSES[data.items]} --data.path={options.folder} --data.storage=files"
+    print(f"to train on it: vitspeech train --config={options.config} {place}{same}")
 
 
 def language_model(arguments: Sequence[str] | None = None) -> None:

@@ -63,7 +63,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = command_line.parser("evaluate", __doc__)
     add = parser.add_argument
     add("checkpoint", help="folder of a released model or a finished run")
-    add("--data", metavar="ROOT", help="folder of the data set, or a pack of it; default: VITSPEECH_DATA, else data")
+    add("--data", metavar="ROOT", help="folder of the data set; default: VITSPEECH_DATA, else data")
     add("--beam", type=int, help="beam width for transcripts, 1 is greedy; default: as on the card")
     add("--ctc-weight", type=float, help="weight of CTC in a decoder's search; default: as on the card")
     add("--out", type=Path, metavar="FILE", help="write a row for each test item as well, .csv or .parquet")
@@ -91,15 +91,12 @@ def data_of(model: "vitspeech.Model", options: argparse.Namespace) -> "vitspeech
     if options.test and not model.card.get("data", {}).get("class_path", "").endswith(".LibriSpeech"):
         raise InputError("--test is for models of LibriSpeech")
     data = card_dataset(model, options.data, {"test": options.test, "test_speakers": []} if options.test else None)
-    if options.test and data.pack is not None:
-        reason = "has the test set that it was packed with; name the folder of LibriSpeech"
-        raise InputError(f"--test: {options.data} {reason}")
     if options.split == "test":
         card = model.card | {"splits": {}} if options.test else model.card  # another test set than the card's
         folder = model.folder if on_hub(options.checkpoint) else Path(options.checkpoint)
         check_test_items(data.item_names(), card, folder, data.item_root)
     elif hasattr(data, "test_sets") and hasattr(data, "transcripts"):
-        validation = data.items_of("validation")
+        validation = data.read("validation")
         data.test_sets = lambda: {"validation": validation}  # of what transcribes; other tasks read one loader
         data.test_dataloader = lambda: data.evaluation_loader(validation)
     else:

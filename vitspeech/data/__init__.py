@@ -1,9 +1,10 @@
-"""Data sets, held in memory, in files or in packs, and augmented in batches.
+"""Data sets, in memory, in files or mapped into memory, augmented in batches.
 
 `module.py` is the base class of all of them, `batches.py` makes batches, `labeled_files.py` lists files and `splits.py`
 says which are held out. `images/`, `clips/` (one label each), `keywords/` (words among everything else), `utterances/`
-(transcripts) and `symbols/` are the kinds of data sets. `audio/` reads and synthesizes sound, `storage/` says where
-items are, `downloads.py` fetches data sets, and `tables.py` writes tables.
+(transcripts) and `symbols/` are the kinds of data sets. `audio/` reads and synthesizes sound, `rows.py` reads
+items when a batch needs them, `hugging_face.py` finds them in data sets of Hugging Face and `pack.py` writes such sets,
+`downloads.py` fetches data sets, and `tables.py` writes tables.
 """
 
 from typing import TYPE_CHECKING
@@ -14,12 +15,14 @@ if TYPE_CHECKING:
     from vitspeech.data.batches import TensorItems
     from vitspeech.data.clips.augment import WaveformAugment
     from vitspeech.data.clips.folder import AudioFolder
+    from vitspeech.data.clips.hugging_face import HuggingFaceClips
     from vitspeech.data.clips.module import WaveformData
     from vitspeech.data.clips.speech_commands import SpeechCommands
     from vitspeech.data.clips.spoken_words import SpokenWords
     from vitspeech.data.images.augment import Augment
     from vitspeech.data.images.cifar import Cifar
     from vitspeech.data.images.folder import ImageFolder
+    from vitspeech.data.images.hugging_face import HuggingFaceImages
     from vitspeech.data.images.module import ImageData
     from vitspeech.data.images.shapes import Shapes
     from vitspeech.data.images.two_marks import TwoMarks
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from vitspeech.data.symbols.module import SymbolTasks
     from vitspeech.data.utterances.augment import SequenceAugment
     from vitspeech.data.utterances.batch import SpeechBatch, collate
+    from vitspeech.data.utterances.hugging_face import HuggingFaceUtterances
     from vitspeech.data.utterances.librispeech import LibriSpeech
     from vitspeech.data.utterances.module import UtteranceData
     from vitspeech.data.utterances.recorded import RecordedData
@@ -41,6 +45,9 @@ __all__ = [
     "Augment",
     "Cifar",
     "DataModule",
+    "HuggingFaceClips",
+    "HuggingFaceImages",
+    "HuggingFaceUtterances",
     "ImageData",
     "ImageFolder",
     "Keywords",
@@ -69,12 +76,14 @@ _NAMES_IN_MODULE = {
     "batches": "TensorItems",
     "clips.augment": "WaveformAugment",
     "clips.folder": "AudioFolder",
+    "clips.hugging_face": "HuggingFaceClips",
     "clips.module": "WaveformData",
     "clips.speech_commands": "SpeechCommands",
     "clips.spoken_words": "SpokenWords",
     "images.augment": "Augment",
     "images.cifar": "Cifar",
     "images.folder": "ImageFolder",
+    "images.hugging_face": "HuggingFaceImages",
     "images.module": "ImageData",
     "images.shapes": "Shapes",
     "images.two_marks": "TwoMarks",
@@ -83,6 +92,7 @@ _NAMES_IN_MODULE = {
     "symbols.module": "SymbolTasks",
     "utterances.augment": "SequenceAugment",
     "utterances.batch": "SpeechBatch collate",
+    "utterances.hugging_face": "HuggingFaceUtterances",
     "utterances.librispeech": "LibriSpeech",
     "utterances.module": "UtteranceData",
     "utterances.recorded": "RecordedData",

@@ -1,7 +1,7 @@
 """Seeded batches: which items a batch holds, and the tensors they are taken from.
 
 There are no worker processes for data in memory: a batch is one index into an integer tensor, uint8 for images and
-int16 for waveforms. Data in files or in a pack is read by worker processes, batch by batch.
+int16 for waveforms. Data in files is read by worker processes, batch by batch.
 
 Shapes: B batch, U utterances.
 """
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
-from vitspeech.data.storage.rows import FileRows, JoinedRows, take
+from vitspeech.data.rows import FileRows, JoinedRows, take
 from vitspeech.errors import InputError
 
 

@@ -17,12 +17,11 @@ from torch.utils.data import DataLoader, Dataset
 
 from vitspeech.data.batches import Batches, TensorItems
 from vitspeech.data.labeled_files import warn_of_alike
+from vitspeech.data.rows import BrokenFilesError
 from vitspeech.data.splits import relative_name
-from vitspeech.data.storage.packed import Pack
-from vitspeech.data.storage.rows import BrokenFilesError
 from vitspeech.errors import InputError, check_fraction, check_number
 
-MEMORY, FILES = "memory", "files"
+MEMORY, FILES, STREAM = "memory", "files", "stream"
 TEST = "test"
 MOST_WORKERS = 1024
 
@@ -36,8 +35,7 @@ class DataModule(lightning.LightningDataModule):
     Args:
         batch: Items of an optimizer step, on all devices together.
         seed: The run's seed; the command line sets it to `seed_everything`.
-        storage: Where the items are: `memory`, `files` (each is read from its file when it is needed), or the folder of
-            a pack that `vitspeech pack` has written, whose items and splits then are those of the data set.
+        storage: Where the items are: `memory`, or `files` (each is read from its file when it is needed).
         workers: Number of processes that read items that are not in memory.
         broken: The largest share of the files of a split that may be broken. They are left out, with a warning; if
             there are more, training does not begin.
@@ -46,12 +44,11 @@ class DataModule(lightning.LightningDataModule):
         labels: The name of each class or unit, known without reading the data.
         items: What the inputs are called in messages and model cards.
         workers: Number of processes that read batches; 0 for data in memory.
-        pack: The pack that `storage` names; `None` if it names none.
         evaluation_batch: Items per batch in validation and test.
         item_root: The folder that the names of items are relative to; `None` if the items are not files.
         accumulate: Batches whose gradients are added up in an optimizer step; training sets it.
         checks_files: Whether files are checked before they are read; `vitspeech pack` reads each of them anyway.
-        reads_files: Whether each item has a file of its own, so that `storage` may be `files`.
+        storages: What `storage` may be; `files` if each item has a file of its own.
         begin: Epoch and batch at which training begins; a resumed run sets it.
     """
 
@@ -61,7 +58,7 @@ class DataModule(lightning.LightningDataModule):
     evaluation_batch = 500
     item_root: Path | None = None
     checks_files = True
-    reads_files = False
+    storages: Sequence[str] = (MEMORY,)
     accumulate = 1
     begin = (0, 0)
 
@@ -71,12 +68,11 @@ class DataModule(lightning.LightningDataModule):
         check_number("workers", workers, 0, MOST_WORKERS)
         check_fraction("broken", broken)
         self.batch, self.seed, self.storage, self.broken = batch, seed, storage, broken
-        if storage == FILES and not self.reads_files:
-            raise InputError(f"storage=files: {type(self).__name__} has no file for each item; name a pack, or nothing")
+        if storage not in self.storages:
+            raise InputError(f"storage={storage}: {type(self).__name__} has {', '.join(self.storages)}")
         self.reading_workers = workers
         if storage != MEMORY:
             self.workers = workers
-        self.pack = None if storage in (MEMORY, FILES) else Pack(storage)
 
     @property
     def preprocessing(self) -> dict[str, Any]:
@@ -85,17 +81,6 @@ class DataModule(lightning.LightningDataModule):
 
     def read(self, split: str) -> Dataset:
         """Read the split `train`, `validation` or `test`: a data set indexed by (indices, seed), see `TensorItems`."""
-        raise NotImplementedError
-
-    def items_of(self, split: str) -> Dataset:
-        """The items of a split: those of the pack, or those that `read` reads."""
-        if self.pack is None:
-            return self.read(split)
-        self.pack.check(self.labels, self.preprocessing)
-        return self.packed(split)
-
-    def packed(self, split: str) -> Dataset:
-        """The items of a split from the pack."""
         raise NotImplementedError
 
     @cached_property
@@ -112,8 +97,6 @@ class DataModule(lightning.LightningDataModule):
 
         Empty if the items have no names: generated items, and those of a set that never changes.
         """
-        if self.pack is not None:
-            return self.pack.item_names()
         return {
             split: [relative_name(item.file, self.item_root) for item in some] for split, some in self.splits.items()
         }
@@ -156,7 +139,7 @@ class DataModule(lightning.LightningDataModule):
         It returns nothing, a data set of single items, such as torch's `TensorDataset`, or labels that are not indices
         of `labels`.
         """
-        dataset, read = self.items_of(split), f"{type(self).__name__}.read({split!r})"
+        dataset, read = self.read(split), f"{type(self).__name__}.read({split!r})"
         if not isinstance(dataset, Sized) or not len(dataset):
             raise InputError(f"{read} returns no items; it must return a data set, such as vitspeech.TensorItems")
         try:

@@ -99,7 +99,7 @@ def card_sample(subject: Subject, data: DataModule, count: int) -> Sample:
 
 def validation_sample(data: DataModule, count: int) -> Sample:
     """Random items of the validation split; clips without a word are left out."""
-    items = data.items_of("validation")
+    items = data.read("validation")
     labels = torch.as_tensor(items.labels)
     words = getattr(data, "words", data.labels)
     candidates = torch.tensor([label in words for label in data.labels])[labels].nonzero()[:, 0]
@@ -119,7 +119,7 @@ def utterance_sample(data: UtteranceData, samples: int, count: int) -> Sample:
 
     An utterance that is shorter is repeated.
     """
-    items = data.items_of("validation")
+    items = data.read("validation")
     if not len(items):
         raise InputError(f"{type(data).__name__}: no validation utterances")
     order = torch.randperm(len(items), generator=torch.Generator().manual_seed(SEED))[:count]

@@ -23,8 +23,8 @@ from vitspeech.data.clips.folder import word_recordings
 from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.clips.silence import NOISE, SILENCE, UNKNOWN, noise_files, noise_part
 from vitspeech.data.labeled_files import LabeledFile
+from vitspeech.data.rows import readable_files
 from vitspeech.data.splits import relative_name
-from vitspeech.data.storage.rows import readable_files
 from vitspeech.data.utterances.manifest import Utterance
 from vitspeech.data.utterances.word_clips import WordClip, compose, word_span
 from vitspeech.errors import InputError

@@ -247,6 +247,11 @@ def test_set(data: dict[str, Any]) -> dict[str, Any]:
     arguments = {
         name: test_set(value) if isinstance(value, dict) and "class_path" in value else without_folders(value)
         for name, value in (data.get("init_args") or {}).items()
-        if name not in TRAINING_ONLY and not (isinstance(value, str) and Path(value).is_absolute())
+        if name not in TRAINING_ONLY and not (isinstance(value, str) and is_place(name, value))
     }
     return {"class_path": data["class_path"], "init_args": arguments}
+
+
+def is_place(name: str, value: str) -> bool:
+    """Whether an argument of data names a folder or file of this machine; `path` may be a name on the hub."""
+    return Path(value).is_absolute() or (name == "path" and Path(value).exists())

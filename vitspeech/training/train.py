@@ -154,8 +154,6 @@ class TrainingCLI:
         """Read the data, try out a few items, open the folder of the run, and train."""
         given, data = self.arguments, self.datamodule
         self.model.check_data(data)
-        if data.pack is not None:
-            data.pack.check_arguments(run_folder.test_set(self.config.data.as_dict())["init_args"])
         if given.resume and any(Path(given.resume, name).exists() for name in (LAST, PREVIOUS)):
             self.run.checkpoint = Path(given.resume, LAST)
         source = None if self.run.checkpoint else self.config.init_from

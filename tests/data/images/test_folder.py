@@ -9,6 +9,7 @@ from PIL import Image
 
 from vitspeech.data.images import folder as image_folder
 from vitspeech.data.images.folder import ImageFolder
+from vitspeech.data.rows import FileRows
 from vitspeech.errors import InputError
 from vitspeech.training.train import TrainingCLI
 
@@ -81,7 +82,7 @@ def test_a_set_too_large_for_memory_is_read_batch_by_batch(tmp_path, monkeypatch
     monkeypatch.setattr(image_folder, "IN_MEMORY_BYTES", 1)
     streamed = ImageFolder(folder, image=8, batch=5, workers=0)
     streamed.setup("fit")
-    assert isinstance(streamed.train.inputs, image_folder.PictureRows)
+    assert isinstance(streamed.train.inputs, FileRows)
     for one, other in zip(whole.train_dataloader(), streamed.train_dataloader(), strict=True):
         assert torch.equal(one[0], other[0]) and torch.equal(one[1], other[1]) and one[2] == other[2]
 

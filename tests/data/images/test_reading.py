@@ -3,12 +3,14 @@
 import struct
 
 import numpy
+import pyarrow
 import pytest
 import torch
 from PIL import Image, ImageOps
 
 from vitspeech.data.images import pictures
-from vitspeech.data.images.reading import decode_picture, read_picture
+from vitspeech.data.images.reading import read_picture
+from vitspeech.data.rows import Content
 
 RED = (255, 0, 0)
 
@@ -138,7 +140,8 @@ def test_a_large_jpeg_is_decoded_small_and_looks_the_same(tmp_path, monkeypatch)
     assert (small - whole).abs().max() <= 4
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100_000)  # Pillow opens twice as many, as of 200 megapixels
     assert torch.equal(read_picture(tmp_path / "photo.jpg", 32).float(), whole)
-    assert torch.equal(decode_picture((tmp_path / "photo.jpg").read_bytes(), 32).float(), whole)  # as of a pack
+    content = Content(pyarrow.py_buffer((tmp_path / "photo.jpg").read_bytes()), "a row")
+    assert torch.equal(read_picture(content, 32).float(), whole)
     monkeypatch.setattr(pictures, "MOST_STATED", 1_000_000)
     with pytest.raises(ValueError, match=r"photo\.jpg: 1600 × 1280 pixels are too many to decode"):
         read_picture(tmp_path / "photo.jpg", 32)

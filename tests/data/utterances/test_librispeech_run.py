@@ -7,7 +7,6 @@ import numpy
 import pytest
 import soundfile
 import yaml
-from running import one_line
 
 import vitspeech
 from vitspeech.training.train import TrainingCLI
@@ -73,13 +72,6 @@ def test_another_subset_is_tested_without_the_training_recordings(run, tmp_path,
     ]
     missing = command("evaluate", run, "--data", tmp_path, "--test", "test-other")
     assert "test-other: this subset of LibriSpeech is missing (found: test-clean)" in missing.stderr
-
-
-def test_another_subset_is_not_taken_from_a_pack(run, tmp_path, command):
-    packed = command("pack", run / "config.yaml", tmp_path / "pack")
-    assert packed.returncode == 0, packed.stderr
-    message = one_line(command("evaluate", run, "--data", tmp_path / "pack", "--test", "test-clean"))
-    assert "has the test set that it was packed with; name the folder" in message
 
 
 def test_metrics_are_of_characters_and_words(run):

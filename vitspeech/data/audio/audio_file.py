@@ -141,13 +141,16 @@ class AudioFile:
     @contextmanager
     def opened(self, part: Part) -> Iterator[SoundFile]:
         """A part as libsndfile opens it, whose errors become those of this file; it is closed unless it is `kept`."""
-        name = self.path.absolute()  # libsndfile reads standard input for the name `-`
-        name = os.fsencode(name) if os.name == "posix" else name  # a `str` must be UTF-8 for SoundFile
+        if isinstance(self.path, Path):
+            whole = self.path.absolute()  # libsndfile reads standard input for the name `-`
+            whole = os.fsencode(whole) if os.name == "posix" else whole  # a `str` must be UTF-8 for SoundFile
+        else:  # the bytes of a file
+            whole = self.path.open("rb")
         try:
             with ExitStack() as stack:
                 file, self.kept = self.kept, None
                 if file is None:
-                    source = Extract(stack.enter_context(self.path.open("rb")), part) if part.pieces else name
+                    source = Extract(stack.enter_context(self.path.open("rb")), part) if part.pieces else whole
                     file = SequentialFile(source)
                 stack.enter_context(file)
                 yield file

@@ -27,6 +27,7 @@ from vitspeech.data.labeled_files import (
     split_sources,
     warn_of_few,
 )
+from vitspeech.data.module import FILES, MEMORY
 from vitspeech.data.splits import speaker_in_name
 from vitspeech.errors import InputError, some_names
 
@@ -52,8 +53,7 @@ class AudioFolder(WaveformData):
     Args:
         root: The folder described above.
         **options: Those of `WaveformData`: `seconds`, `batch`, `augment`, `seed`, `storage`, `workers` and `broken`.
-            Recordings shorter than `seconds` are padded; of longer ones the stretch of most energy is kept. With a
-            pack, `root` is not read.
+            Recordings shorter than `seconds` are padded; of longer ones the stretch of most energy is kept.
 
     Warns:
         UserWarning: If recordings are silent or clipped, a split has none of a word, or held-out splits share
@@ -63,13 +63,11 @@ class AudioFolder(WaveformData):
         splits: The recordings of each split, once they are listed.
     """
 
-    reads_files = True
+    storages = (MEMORY, FILES)
 
     def __init__(self, root: str, **options: Any) -> None:
         super().__init__(**options)
         self.root = self.item_root = Path(root)
-        if self.pack is not None:
-            self.labels = self.pack.labels
 
     @cached_property
     def labels(self) -> list[str]:

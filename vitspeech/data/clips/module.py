@@ -18,12 +18,11 @@ from vitspeech.data.audio.reading import (
     read_fitted,
     readable_clips,
 )
-from vitspeech.data.batches import TensorItems
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.clips.silence import SILENCE, replace_silence, shifted
 from vitspeech.data.module import FILES, TEST, DataModule, check_augment
-from vitspeech.data.storage.rows import FileRows, readable_files
+from vitspeech.data.rows import FileRows, readable_files
 from vitspeech.errors import check_number
 
 
@@ -85,16 +84,11 @@ class WaveformData(DataModule):
         self.seconds, self.samples = seconds, round(seconds * self.sample_rate_hz)
         self.augment = WaveformAugment() if augment is None else augment
         check_augment(self.augment, WaveformAugment)
-        self.noise = pink_noise(self.samples) if self.pack is None else self.pack.noise
+        self.noise = pink_noise(self.samples)
 
     @property
     def preprocessing(self) -> dict[str, Any]:
         return {"sample_rate_hz": self.sample_rate_hz, "seconds": self.seconds}
-
-    def packed(self, split: str) -> TensorItems:
-        """The clips of a split from the pack; speakers are needed in evaluation only."""
-        speakers = None if split == "train" else self.pack.speakers(split)
-        return TensorItems(self.pack.rows(split), self.pack.item_labels(split), speakers)
 
     def clips_of(self, files: Sequence[Path], split: str) -> tuple[Tensor | FileRows, list[int]]:
         """The clips of audio files, held in memory or not as `storage` says, and the places of their files.

@@ -24,9 +24,9 @@ from vitspeech.data.clips.silence import (
     shares_of,
 )
 from vitspeech.data.downloads import check_complete, download_folder
-from vitspeech.data.module import default_root
+from vitspeech.data.module import FILES, MEMORY, default_root
+from vitspeech.data.rows import JoinedRows, readable_files
 from vitspeech.data.splits import relative_name
-from vitspeech.data.storage.rows import JoinedRows, readable_files
 from vitspeech.data.utterances.word_clips import WordClip, WordSource, word_span
 from vitspeech.errors import InputError
 from vitspeech.files import read_text
@@ -60,11 +60,10 @@ class SpeechCommands(WaveformData, WordSource):
             The official value is 0.1.
         silence: Number of clips labeled `silence` per clip of a word; 0 omits the label.
         download: Download the data set into `root` if it is missing.
-        **options: Those of `WaveformData`: `batch`, `augment`, `seed`, `storage`, `workers` and `broken`. With a pack,
-            `root` is not read.
+        **options: Those of `WaveformData`: `batch`, `augment`, `seed`, `storage`, `workers` and `broken`.
     """
 
-    reads_files = True
+    storages = (MEMORY, FILES)
 
     def __init__(
         self,
@@ -87,8 +86,6 @@ class SpeechCommands(WaveformData, WordSource):
 
     def prepare_data(self) -> None:
         """Download the data set if asked to, and check that it exists; every process of a run calls this."""
-        if self.pack is not None:
-            return
         if self.download:
             options = {"url": URL, "folder_in_archive": FOLDER, "download": True}
             download_folder(self.folder, partial(SPEECHCOMMANDS, self.root, **options), ADDRESS)
@@ -129,13 +126,9 @@ class SpeechCommands(WaveformData, WordSource):
     @property
     def heard_words(self) -> list[str]:
         """The words whose recordings training hears as `unknown`; a card has them."""
-        if self.pack is not None:
-            return self.pack.heard_words
         return sorted({file.parent.name for file in self.select("train")[1]})
 
     def item_names(self) -> dict[str, list[str]]:
-        if self.pack is not None:
-            return self.pack.item_names()
         files = {split: [file for part in self.select(split) for file in part] for split in SPLITS}
         return {
             split: [relative_name(file, self.folder) for file in some if file not in self.left_out]
@@ -164,8 +157,6 @@ class SpeechCommands(WaveformData, WordSource):
         """List the files of each split and read the noise recordings, once."""
         if hasattr(self, "files"):
             return
-        if self.pack is not None:
-            raise InputError(f"{self.pack.folder}: a pack has clips of one second; utterances are composed of files")
         self.prepare_data()
         self.files = list_clips(self.folder, self.words)
         self.noise_recordings = read_noise(self.folder / NOISE, self.samples, SILENCE in self.extra_ratios)

@@ -37,7 +37,7 @@ class Cifar(ImageData):
         batch: Images of an optimizer step, on all devices together.
         validation: Number of training images held out for validation; the same images for every seed.
         download: Download the data set into `root` if it is missing.
-        **options: Those of `ImageData`: `augment`, `seed`, `storage` (`memory` or a pack) and `workers`.
+        **options: Those of `ImageData`: `augment`, `seed`, `storage` and `workers`.
     """
 
     mean = (0.4914, 0.4822, 0.4465)
@@ -62,8 +62,6 @@ class Cifar(ImageData):
 
     def prepare_data(self) -> None:
         """Check the MD5 of every file, or download the data set if asked to; every process of a run calls this."""
-        if self.pack is not None:
-            return
         try:
             self.official_split("test")
         except FileNotFoundError:

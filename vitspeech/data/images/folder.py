@@ -11,7 +11,7 @@ from torch.utils.data import Dataset
 
 from vitspeech.data.batches import TensorItems
 from vitspeech.data.images.module import ImageData
-from vitspeech.data.images.reading import ENDINGS, check_picture, decode_picture, read_picture
+from vitspeech.data.images.reading import ENDINGS, check_picture, read_picture
 from vitspeech.data.labeled_files import (
     LabeledFile,
     check_files,
@@ -23,8 +23,8 @@ from vitspeech.data.labeled_files import (
     split_sources,
     warn_of_few,
 )
-from vitspeech.data.module import FILES, TEST
-from vitspeech.data.storage.rows import FileRows, readable_files
+from vitspeech.data.module import FILES, MEMORY, TEST
+from vitspeech.data.rows import FileRows, readable_files
 
 IN_MEMORY_BYTES = 4 * 2**30
 
@@ -41,22 +41,18 @@ class ImageFolder(ImageData):
     Args:
         root: The folder described above.
         image: Side in pixels to which the center square of each picture is scaled.
-        **options: Those of `ImageData`: `batch`, `augment`, `seed`, `storage`, `workers` and `broken`. With a pack,
-            `root` is not read.
+        **options: Those of `ImageData`: `batch`, `augment`, `seed`, `storage`, `workers` and `broken`.
     """
 
     mean = (0.485, 0.456, 0.406)
     std = (0.229, 0.224, 0.225)
 
-    reads_files = True
+    storages = (MEMORY, FILES)
 
     def __init__(self, root: str, *, image: int = 64, **options: Any) -> None:
         super().__init__(**options)
         self.root, self.image = Path(root), image
         self.item_root = self.root
-        if self.pack is not None:
-            self.labels = self.pack.labels
-            return
         self.sources = split_sources(self.root)
         self.labels = [folder.name for folder in class_folders(self.sources["train"])]
 
@@ -84,7 +80,7 @@ class ImageFolder(ImageData):
         if not in_files:
             return TensorItems(torch.stack(pictures), labels)
         self.workers = self.reading_workers
-        return TensorItems(PictureRows([item.file for item in items], self.read_file, replace=split != TEST), labels)
+        return TensorItems(FileRows([item.file for item in items], self.read_file, replace=split != TEST), labels)
 
     def check_file(self, split: str) -> Callable[[Path], object]:
         """Checks the header of a file, or all of it for the test, in which no other item may take its place."""
@@ -96,16 +92,3 @@ class ImageFolder(ImageData):
     def read_file(self) -> Callable[[Path], Tensor]:
         """Reads a picture's file."""
         return partial(read_picture, side=self.image)
-
-    def packed(self, split: str) -> TensorItems:
-        rows = self.pack.rows(split, partial(decode_picture, side=self.image))
-        return TensorItems(rows, self.pack.item_labels(split))
-
-
-class PictureRows(FileRows):
-    """Pictures, each read from its file when it is needed. A pack holds the bytes of the files."""
-
-    def content(self, index: int) -> bytes:
-        """The bytes of a file, if they are a picture that can be read."""
-        self.row(index)
-        return self.files[index].read_bytes()

@@ -8,7 +8,6 @@ from typing import Any
 
 from torch import Tensor
 
-from vitspeech.data.batches import TensorItems
 from vitspeech.data.images.augment import Augment
 from vitspeech.data.images.reading import normalize
 from vitspeech.data.module import DataModule, check_augment
@@ -69,10 +68,6 @@ class ImageData(DataModule):
         """Augment the pixels, normalize them, then apply cutout and mixing."""
         images = self.augment.erase(self.normalize(self.augment.pixels(inputs)))
         return self.augment.mix(images, labels, len(self.labels))
-
-    def packed(self, split: str) -> TensorItems:
-        """The images of a split from the pack."""
-        return TensorItems(self.pack.rows(split), self.pack.item_labels(split))
 
     def normalize(self, inputs: Tensor) -> Tensor:
         """Convert uint8 pixels (B, C, N, N) to floats with about mean 0 and variance 1 per channel."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 import torch
@@ -11,11 +11,9 @@ from PIL import Image
 from torch import Tensor
 
 from vitspeech.data.images import pictures
+from vitspeech.data.rows import Content
 from vitspeech.errors import InputError
 from vitspeech.files import check_regular, walk_files
-
-if TYPE_CHECKING:
-    from pyarrow import Buffer
 
 ENDINGS = {".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".mpo", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff"}
 ENDINGS |= {".webp", ".avif", ".heic", ".heif"}  # the last three cannot be read, but must not be overlooked
@@ -28,7 +26,7 @@ def walk_pictures(paths: Iterable[str | Path]) -> Iterator[Path]:
     return walk_files(paths, ENDINGS, "picture")
 
 
-def read_picture(path: str | Path, side: int) -> Tensor:
+def read_picture(path: str | Path | Content, side: int) -> Tensor:
     """Read a picture and scale its center square to `side` pixels, in RGB, with EXIF rotation applied.
 
     Transparent pixels are blended with white.
@@ -36,9 +34,11 @@ def read_picture(path: str | Path, side: int) -> Tensor:
     Shape:
         -> uint8 (3, side, side)
     """
-    path = Path(path)
-    check_regular(path)
-    return square(path, side, path)
+    try:
+        square = pictures.read_square(source_of(path), side, path)
+    except pictures.PictureError as error:
+        raise InputError(str(error)) from None
+    return torch.from_numpy(square).permute(2, 0, 1).contiguous()
 
 
 def to_picture(pixels: Any, side: int) -> Tensor:
@@ -81,27 +81,21 @@ def to_levels(pixels: Any) -> numpy.ndarray:
     return (array * 255).round().clip(0, 255).astype(numpy.uint8)
 
 
-def decode_picture(content: "Buffer", side: int) -> Tensor:
-    """As `read_picture`, of the bytes of a file."""
-    return square(BytesIO(content), side, "a picture of the pack")
-
-
-def square(source: Path | BytesIO, side: int, name: object) -> Tensor:
-    """As `pictures.read_square`: uint8 (3, side, side)."""
-    try:
-        return torch.from_numpy(pictures.read_square(source, side, name)).permute(2, 0, 1).contiguous()
-    except pictures.PictureError as error:
-        raise InputError(str(error)) from None
-
-
-def check_picture(path: Path, side: int) -> None:
+def check_picture(path: Path | Content, side: int) -> None:
     """Refuse a file that does not begin as a picture that can be read as `side` pixels; it is not decoded."""
-    check_regular(path)
     try:
-        with pictures.opened(path, side, path):
+        with pictures.opened(source_of(path), side, path):
             pass
     except pictures.PictureError as error:
         raise InputError(str(error)) from None
+
+
+def source_of(path: str | Path | Content) -> Path | BytesIO:
+    """What Pillow opens: a regular file, or bytes."""
+    if isinstance(path, Content):
+        return path.open()
+    check_regular(Path(path))
+    return Path(path)
 
 
 def normalize(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:

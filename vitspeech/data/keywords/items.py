@@ -18,7 +18,7 @@ from tqdm import tqdm
 from vitspeech.data.audio.continuous import Speech, list_speech, read_without, speech_split
 from vitspeech.data.audio.reading import SAMPLE_RATE_HZ
 from vitspeech.data.batches import TensorItems
-from vitspeech.data.storage.rows import UNREADABLE, report_broken
+from vitspeech.data.rows import UNREADABLE, report_broken
 from vitspeech.errors import InputError
 
 FADE = 160  # samples, 10 ms at 16 kHz, at each cut

@@ -11,8 +11,8 @@ from vitspeech.data.audio.reading import ENDINGS, check_audio
 from vitspeech.data.downloads import check_complete, download_folder
 from vitspeech.data.labeled_files import files_of, hold_out
 from vitspeech.data.module import default_root
+from vitspeech.data.rows import UNREADABLE
 from vitspeech.data.splits import digest
-from vitspeech.data.storage.rows import UNREADABLE
 from vitspeech.data.utterances.recorded import RecordedData, RecordedUtterances, Recording
 from vitspeech.errors import InputError, check_number
 from vitspeech.torch_audio import LIBRISPEECH
@@ -80,8 +80,6 @@ class LibriSpeech(RecordedData):
 
     def prepare_data(self) -> None:
         """Download subsets if asked to, and check that all exist; every process of a run calls this."""
-        if self.pack is not None:
-            return
         for split, subsets in self.subsets.items():
             for subset in subsets if self.download else ():
                 if subset in OFFICIAL:

@@ -1,86 +1,25 @@
-"""The base class of utterance data sets: transcripts as units, waveforms of variable length, in memory or in a pack.
+"""The base class of utterance data sets: transcripts as units, waveforms of variable length.
 
 Shapes: B utterances, N samples.
 """
 
 import string
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy
-import pyarrow
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
 from vitspeech.data.audio.reading import SAMPLE_RATE_HZ
 from vitspeech.data.module import DataModule, check_augment
-from vitspeech.data.storage.packed import Pack, numbers
 from vitspeech.data.utterances.augment import SequenceAugment
-from vitspeech.data.utterances.batch import SpeechBatch, collate
+from vitspeech.data.utterances.batch import SpeechBatch
 from vitspeech.data.utterances.subwords import Subwords
 from vitspeech.decoding.vocabulary import PIECES
 from vitspeech.errors import InputError, some_names
-
-
-@dataclass(frozen=True)
-class PackedUtterance:
-    """What is known of an utterance besides its samples: its path when it was packed, and the transcript."""
-
-    id: str
-    words: list[str]
-
-
-class Described(Sequence):
-    """The utterances of a split, made when they are asked for: a million of them need no memory."""
-
-    def __init__(self, names: pyarrow.ChunkedArray, transcripts: pyarrow.ChunkedArray) -> None:
-        self.names, self.transcripts = names, transcripts
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def __getitem__(self, index: int) -> PackedUtterance:
-        return PackedUtterance(self.names[index].as_py(), self.transcripts[index].as_py().split())
-
-
-class PackedUtterances(Dataset):
-    """The utterances of a split of a pack, indexed by (indices, seed); `encode` is that of the data set."""
-
-    def __init__(self, pack: Pack, split: str, encode: Callable[[Sequence[str]], list[int]]) -> None:
-        self.pack, self.split, self.encode, self.shards = pack, split, encode, pack.shards(split)
-
-    def __getstate__(self) -> dict:
-        return {name: value for name, value in self.__dict__.items() if name not in ("utterances", "speakers")}
-
-    @cached_property
-    def utterances(self) -> Described:
-        """For each utterance its id and its words."""
-        table = self.pack.table(self.split)
-        return Described(table.column("name"), table.column("transcript"))
-
-    @cached_property
-    def speakers(self) -> list[list[str]] | None:
-        """For each utterance the speaker of each word; `None` if unknown."""
-        names = self.pack.speakers(self.split)
-        return names and [[name] * len(item.words) for name, item in zip(names, self.utterances, strict=True)]
-
-    @property
-    def seconds(self) -> Tensor:
-        """The duration of each utterance in seconds, in double precision (utterances,)."""
-        samples = self.pack.table(self.split).column("bytes").to_numpy() // 2
-        return torch.from_numpy(samples / self.pack.preprocessing["sample_rate_hz"])
-
-    def __len__(self) -> int:
-        return len(self.shards)
-
-    def __getitem__(self, batch: tuple[Tensor, int]) -> tuple[SpeechBatch, int]:
-        indices, seed = batch[0].tolist(), batch[1]
-        sounds = [numbers(self.shards.read(index), "int16", (-1,)) for index in indices]
-        return collate(sounds, [self.encode(self.utterances[index].words) for index in indices]), seed
-
 
 CHARACTERS = (" ", "'", *string.ascii_lowercase)
 SHOWN_LABELS = 50  # most labels listed in a message: enough for all characters
@@ -176,14 +115,11 @@ class UtteranceData(DataModule):
 
     def test_sets(self) -> dict[str, Dataset]:
         """The test sets by name; the first one gives the main result. Each has `utterances` with `id` and `words`."""
-        return {"test": self.items_of("test")}
+        return {"test": self.read("test")}
 
     def transcripts(self, split: str) -> list[list[str]]:
         """The words of each utterance of a split, for a language model; no sound is read if they are known without."""
-        return [list(utterance.words) for utterance in self.items_of(split).utterances]
-
-    def packed(self, split: str) -> PackedUtterances:
-        return PackedUtterances(self.pack, split, self.encode_known)
+        return [list(utterance.words) for utterance in self.read(split).utterances]
 
     def words_of(self, text: str) -> list[str]:
         """The words of a line of text as this data set has them in its transcripts."""

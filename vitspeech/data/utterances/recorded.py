@@ -4,7 +4,7 @@ Shapes: N samples, A samples of background noise.
 """
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,8 +25,8 @@ from vitspeech.data.audio.reading import (
 from vitspeech.data.batches import Batches, DurationBatches
 from vitspeech.data.clips.noise import mixed_noise, pink_noise
 from vitspeech.data.labeled_files import check_files, known_speakers
-from vitspeech.data.module import FILES, TEST
-from vitspeech.data.storage.rows import readable, readable_files
+from vitspeech.data.module import FILES, MEMORY, TEST
+from vitspeech.data.rows import readable, readable_files
 from vitspeech.data.utterances.augment import SequenceAugment, add_noise, joined
 from vitspeech.data.utterances.batch import SpeechBatch, collate
 from vitspeech.data.utterances.module import CHARACTERS, UtteranceData
@@ -54,8 +54,9 @@ class Recording:
 class RecordedUtterances(Dataset):
     """Recorded utterances of variable length, indexed by (indices, seed).
 
-    `sounds` are the samples of each, int16 (N,); if it is `None`, a file is read when it is needed, and `seconds` are
-    the durations. `replace` says whether another utterance stands for one that cannot be read.
+    `sounds` are the samples of each, int16 (N,); if it is `None`, a file is read when it is needed. `seconds` are the
+    durations, if they are not to be taken from the sounds. `replace` says whether another utterance stands for one that
+    cannot be read.
     """
 
     def __init__(
@@ -68,8 +69,9 @@ class RecordedUtterances(Dataset):
         replace: bool = True,
     ) -> None:
         self.utterances, self.units, self.sounds, self.replace = utterances, units, sounds, replace
-        seconds = seconds if sounds is None else [len(sound) / SAMPLE_RATE_HZ for sound in sounds]
-        self.seconds = torch.tensor(seconds, dtype=torch.float64)
+        if sounds is not None and not len(seconds):
+            seconds = [len(sound) / SAMPLE_RATE_HZ for sound in sounds]
+        self.seconds = torch.as_tensor(seconds, dtype=torch.float64)
 
     @property
     def speakers(self) -> list[list[str]] | None:
@@ -123,14 +125,14 @@ class RecordedData(UtteranceData):
             duration, so that there is less padding (`DurationBatches`).
         augment: Augmentation of training utterances; `None` is `SequenceAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
-        **storage: Arguments of `DataModule`: `storage`, `workers`, `broken`. With a pack, `root` is not read.
+        **storage: Arguments of `DataModule`: `storage`, `workers`, `broken`.
 
     Attributes:
         root: The folder that the names of recordings are relative to.
     """
 
     evaluation_batch = 16  # recordings may be a minute long
-    reads_files = True
+    storages = (MEMORY, FILES)
     root: Path
 
     def __init__(
@@ -162,8 +164,6 @@ class RecordedData(UtteranceData):
 
         Not read in the constructor: jsonargparse would wrap a ValueError raised there in a message about the config.
         """
-        if self.pack is not None:
-            return self.pack.labels
         if self.vocabulary is not None and self.vocabulary != TRAINING:
             return list(self.vocabulary)
         if self.units == PIECES:
@@ -175,11 +175,9 @@ class RecordedData(UtteranceData):
 
     @cached_property
     def subwords(self) -> Subwords | None:
-        """Splits words into pieces; those of the pack, or learned from the transcripts of training."""
+        """Splits words into pieces, learned from the transcripts of training."""
         if self.units != PIECES:
             return None
-        if self.pack is not None:
-            return Subwords(self.pack.labels, self.pack.preprocessing.get("merges", ()))
         return Subwords.learn(map(" ".join, self.training_transcripts()), self.vocab_size)
 
     @property
@@ -230,14 +228,17 @@ class RecordedData(UtteranceData):
         return set("".join(self.labels))
 
     def transcripts(self, split: str) -> list[list[str]]:
-        if self.pack is not None:
-            return super().transcripts(split)
         return [recording.words for recording in self.splits[split]]
 
     def list_splits(self) -> dict[str, list[Recording]]:
-        """The recordings of each split, which are checked: their transcripts can be written with the labels."""
+        """The recordings of each split, which are checked."""
         splits = self.listed
         check_files(splits)
+        self.check_transcripts(splits)
+        return splits
+
+    def check_transcripts(self, splits: Mapping[str, Sequence[Any]]) -> None:
+        """Refuse transcripts of training that cannot be written with the labels, and warn of those of other splits."""
         foreign, _ = set(), self.labels  # learned first: its errors are of no single line
         for recording in (recording for recordings in splits.values() for recording in recordings):
             try:
@@ -249,8 +250,7 @@ class RecordedData(UtteranceData):
             foreign |= self.foreign(recording.words)
         if foreign:
             names = ", ".join(map(repr, sorted(foreign)))
-            warnings.warn(f"held-out transcripts have characters that training does not have: {names}", stacklevel=2)
-        return splits
+            warnings.warn(f"held-out transcripts have characters that training does not have: {names}", stacklevel=3)
 
     def training_batches(self, ranks: int | None = None) -> Batches:
         if self.batch_s is None:

@@ -54,8 +54,6 @@ class TranscribedAudio(RecordedData):
         super().__init__(units=units, **options)
         self.root, self.text = Path(root), text
         self.item_root = self.root
-        if self.pack is not None:
-            return
         if not (self.root / "train.csv").is_file():
             raise FileNotFoundError(f"{self.root / 'train.csv'}: no such file; it lists recordings with transcripts")
         self.sources = split_sources(self.root, ".csv")
@@ -74,7 +72,7 @@ class TranscribedAudio(RecordedData):
         return {split: items for split, items in splits.items() if split == "train" or split not in self.sources}
 
     def words_of(self, text: str) -> list[str]:
-        return (plain_text(text) if self.text == "plain" else unicodedata.normalize("NFC", text)).split()
+        return words_in(text, self.text)
 
     def training_transcripts(self) -> Iterator[list[str]]:
         """The words of each row of train.csv; without those of held-out rows unless words are recognized."""
@@ -89,6 +87,11 @@ def list_recordings(listing: Path, words_of: Callable[[str], list[str]]) -> Iter
         if not (words := words_of(transcript)):
             raise InputError(f"{location}: the transcript {transcript!r} has no letters")
         yield Recording(path, words, listing.parent / path, speaker or speaker_in_name(path), location)
+
+
+def words_in(transcript: str, text: Literal["as_written", "plain"]) -> list[str]:
+    """The words of a transcript as it is, or as plain text."""
+    return (plain_text(transcript) if text == "plain" else unicodedata.normalize("NFC", transcript)).split()
 
 
 def plain_text(transcript: str) -> str:

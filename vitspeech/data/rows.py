@@ -6,19 +6,37 @@ Shapes: B batch.
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any, TypeVar
+from io import BytesIO
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from vitspeech.errors import InputError
 
+if TYPE_CHECKING:
+    import pyarrow
+
 T = TypeVar("T")
 UNREADABLE = (InputError, OSError)
 THREADS, AT_ONCE = 8, 1000  # threads that check files, which mostly wait for the disk; files that wait for them
 MOST_NAMED = 50  # broken files in a message
 MOST_SKIPPED = 16  # where so many items in a row cannot be read, the disk is likely the reason
+
+
+class Content:
+    """The bytes of a file that lies in a table; readers take it in place of a `Path`, and messages have its name."""
+
+    def __init__(self, content: "pyarrow.Buffer", name: str) -> None:
+        self.content, self.name, self.suffix = content, name, PurePath(name).suffix
+
+    def open(self, mode: str = "rb") -> BytesIO:
+        """A file to be read."""
+        return BytesIO(self.content)
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class FileRows:
@@ -82,6 +100,19 @@ def readable(
     good = list(items)
     taken = [index if index in items else good[place % len(good)] for place, index in enumerate(indices)]
     return [items[index] for index in taken], taken
+
+
+class Each(Sequence):
+    """The results of a function for the items of a sequence, each made when it is asked for."""
+
+    def __init__(self, items: Sequence[Any], make: Callable[[Any], Any]) -> None:
+        self.items, self.make = items, make
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: Any) -> Any:
+        return [*map(self.make, self.items[index])] if isinstance(index, slice) else self.make(self.items[index])
 
 
 class JoinedRows:

@@ -1,32 +1,30 @@
-"""A million items in a pack: how much memory a process takes that trains on them."""
+"""A million items in Arrow files: how much memory a process takes that trains on them."""
 
 import json
 import subprocess
 import sys
 from pathlib import Path
 
+import datasets
 import pytest
+import torch
 from tiny import ROOT
 
-from vitspeech.data.storage.format import SPLITS
-from vitspeech.data.storage.pack import Entries, PackWriter
+from vitspeech.data.pack import encoded, write
 
 ITEMS, SAMPLES = 1_000_000, 1600
 MOST_MB = 60  # labels and the order of an epoch take 8 MB each; the clips would take 3,200 MB
 MOST_WORKER_MB = 150  # a worker grows by about 110 MB in its first 200 batches, which are freed and made again
 MEASURE = """
 import json, sys
-from vitspeech.data import WaveformData
-
-class Tones(WaveformData):
-    labels = ["low", "high"]
+from vitspeech.data import HuggingFaceClips
 
 def own_mb(process="self"):
     # Memory of the process itself, without pages of files, which the kernel shares and drops as it needs.
     with open(f"/proc/{process}/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("RssAnon")) / 1000
 
-data = Tones(seconds=0.1, batch=512, storage=sys.argv[1], workers=2)
+data = HuggingFaceClips(sys.argv[1], seconds=0.1, batch=512, storage="files", workers=2)
 before = own_mb()
 data.setup("fit")
 loader = data.train_dataloader()
@@ -43,22 +41,17 @@ print(json.dumps({"items": len(data.train), "right": all(first), "main": own_mb(
 
 @pytest.fixture(scope="module")
 def million(tmp_path_factory) -> Path:
-    """A pack of 3.2 GB. The first sample of a clip tells its label."""
-
-    def read(index: int) -> bytes:
-        return (index % 1000).to_bytes(2, "little") + bytes(2 * SAMPLES - 2)
-
-    def describe(index: int) -> dict:
-        return {"label": index % 2, "name": f"clip/{index}.wav", "speaker": f"speaker {index % 5000}"}
-
-    about = {"data": {}, "input": {"kind": "numbers", "dtype": "int16", "shape": [SAMPLES]}, "items": "clips"}
-    about |= {"labels": ["low", "high"], "preprocessing": {"sample_rate_hz": 16_000, "seconds": 0.1}}
-    folder = tmp_path_factory.mktemp("million") / "pack"
-    writer = PackWriter(folder, about, workers=2, progress=False)
-    for split in SPLITS:
-        writer.write(split, Entries(read, describe, ITEMS if split == "train" else 1000))
-    writer.finish()
-    return folder
+    """A set of 3.2 GB. The first sample of a clip tells its label."""
+    features = {"audio": datasets.Audio(16_000), "label": datasets.ClassLabel(names=["low", "high"])}
+    schema, folder = datasets.Features(features).arrow_schema, tmp_path_factory.mktemp("million")
+    sets = {}
+    for split, count in (("train", ITEMS), ("validation", 1000), ("test", 1000)):
+        sounds = [encoded(torch.tensor([number] + [0] * (SAMPLES - 1), dtype=torch.int16)) for number in range(1000)]
+        rows = [{"audio": {"bytes": content, "path": None}, "label": n % 2} for n, content in enumerate(sounds)]
+        write(folder / split, schema, (rows for _ in range(count // 1000)))
+        sets[split] = datasets.Dataset.from_file(str(folder / split))
+    datasets.DatasetDict(sets).save_to_disk(folder / "set")
+    return folder / "set"
 
 
 @pytest.mark.slow
