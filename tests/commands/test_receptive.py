@@ -16,7 +16,7 @@ def test_compare_receptive_fields_leaves_a_report(command, finished_run, tmp_pat
     result = command("compare", finished_run, "timm:resnet10t", "-o", tmp_path / "report", *few)
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
-    assert lines[0].split() == ["0", "timm:resnet10t"] and "last layer" in result.stdout
+    assert lines[0].split() == ["0", "timm:resnet10t"] and "theoretical field" in result.stdout
     assert "timm:resnet10t: no attention: ResNet has no attention layer" in result.stdout
     assert lines[-1].startswith(str(tmp_path / "report" / "report.html"))
     assert {"report.html", "metrics.json", "fields.png"} <= {file.name for file in (tmp_path / "report").iterdir()}

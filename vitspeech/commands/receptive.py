@@ -81,7 +81,8 @@ def compare(arguments: Sequence[str] | None = None) -> None:
         print(f"{plan.inputs} inputs in about {options.minutes:g} minutes", flush=True)
     results = compare(subjects, sample, plan, progress=True)
     page = write_report(results, sample, plan, options.output)
-    print(main_results(results))
+    table, _ = main_results(results)
+    print(table)
     if options.minutes is not None:
         print(f"{plan.inputs} inputs: {widths(results)}; four times the inputs halve the intervals")
     for result in results:

@@ -36,7 +36,7 @@ from vitspeech.receptive.fields.theoretical import GraphReader, Span, Spans, rea
 PROBE_UNITS = 4  # measured in each layer: 2 × 2 of an image, 4 times of audio
 BATCH = 32  # inputs in a pass; fewer if they are large, since the graph of a pass is kept for all of its layers
 BATCH_VALUES = 2**20  # of all inputs in a pass
-GROUP_VALUES = 2**26  # of all inputs, times the number of layers whose fields are held at a time
+GROUP_VALUES = 2**25  # of all inputs, times the number of layers whose fields are held at a time
 
 
 @dataclass(frozen=True)

@@ -87,6 +87,8 @@ def layer_numbers(
 def numbers_of(fields: LayerFields, depth: float, log_mel: nn.Module | None) -> LayerNumbers:
     """The numbers of one layer; `log_mel` is the front end of a network for audio."""
     cell = 1.0 if log_mel is None else log_mel.hop_ms
+    names = ("cumulative", "cumulative_cut", "block", "block_cut")
+    fields = replace(fields, **{name: field.trimmed() for name in names if (field := getattr(fields, name))})
 
     def measure_at(step: float) -> Measure:
         """For a field whose neighboring positions are `step` positions of the source apart."""

@@ -52,6 +52,7 @@ class Field:
         center: Row and column of the source at the center of the first unit.
         outside: Fraction of the energy outside the theoretical field; zero up to rounding if that field is right.
         unread: Whether the graph could not be read, so that `theoretical` is everything.
+        source_rows: Number of rows of the source; `None` if `rows` has all offsets between two of its positions.
     """
 
     energy: Tensor
@@ -63,6 +64,7 @@ class Field:
     center: tuple[float, float]
     outside: float
     unread: bool = False
+    source_rows: int | None = None
 
     @property
     def known(self) -> bool:
@@ -72,7 +74,7 @@ class Field:
     @property
     def size(self) -> int:
         """Number of rows of the source."""
-        return (len(self.rows) + 1) // 2
+        return self.source_rows or (len(self.rows) + 1) // 2
 
     @property
     def counted(self) -> Tensor:
@@ -101,6 +103,13 @@ class Field:
         """The first and the last offset that count, along rows and along columns."""
         offsets = (self.rows[self.counted.any(1)], self.columns[self.counted.any(0)])
         return tuple((float(axis[0]), float(axis[-1])) for axis in offsets)
+
+    def trimmed(self) -> "Field":
+        """The field without the rows and columns at its edges that do not count; of an image about half of it."""
+        axes = [axis.nonzero()[:, 0] for axis in (self.counted.any(1), self.counted.any(0))]
+        rows, columns = (slice(int(axis[0]), int(axis[-1]) + 1) for axis in axes)
+        parts = {"energy": self.energy[:, rows, columns].clone(), "coverage": self.coverage[rows, columns]}
+        return replace(self, **parts, rows=self.rows[rows], columns=self.columns[columns], source_rows=self.size)
 
     def within(self, window: Window) -> "Field":
         """The field on the offsets of a window alone."""

@@ -17,20 +17,25 @@ FIELDS = ("cumulative", "cumulative_cut", "block", "block_cut", "frequency")  # 
 HEAD_NUMBERS = (
     *("distance", "relative_distance", "entropy", "convolution_likeness", "diagonality", "look_back", "look_ahead"),
 )
-SHOWN = {  # numbers of the last layer with their units, beside those of a uniform field
+SIZES = {  # numbers of the last layer with their units
     "px": {
         "50 % of the energy (side)": ("side_50", "px"),
         "90 % of the energy (side)": ("side_90", "px"),
-        "effective area": ("effective_pixels", "px²"),
     },
     "ms": {
         "90 % of the past's energy": ("back_90", "ms"),
         "90 % of the look-ahead's energy": ("ahead_90", "ms"),
-        "look-ahead, fraction of the energy": ("ahead_share", ""),
-        "50 % of the energy (span)": ("span_50", "ms"),
         "90 % of the energy (span)": ("span_90", "ms"),
     },
 }
+FURTHER_SIZES = {
+    "px": {"effective area": ("effective_pixels", "px²")},
+    "ms": {
+        "50 % of the energy (span)": ("span_50", "ms"),
+        "look-ahead, fraction of the energy": ("ahead_share", ""),
+    },
+}
+ROWS = 8  # of the table that are shown
 WIDEST = {"px": "side_90", "ms": "span_90"}
 DIGITS = {"px": 1, "": 2}  # of other units none
 
@@ -120,56 +125,68 @@ class Table(NamedTuple):
         return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
 
-def main_results(results: Sequence[Result]) -> Table:
-    """One column per model, one row per number; a dash where it was not measured."""
+def main_results(results: Sequence[Result]) -> tuple[Table, Table]:
+    """One column per model, one row per number, a dash where it was not measured.
+
+    The first table has the `ROWS` most important rows, the second the others.
+    """
     cells = [dict(model_cells(result)) for result in results]
-    headings = dict.fromkeys(heading for column in cells for heading in column)
+    places = [(place, heading) for column in cells for place, heading in enumerate(column)]
+    headings = dict.fromkeys(heading for _, heading in sorted(places, key=lambda each: each[0]))
     rows = [[heading, *(column.get(heading) or "–" for column in cells)] for heading in headings]
     rows = [row for row in rows if any(cell != "–" for cell in row[1:])]
-    return Table(["", *(result.subject.name for result in results)], rows)
+    columns = ["", *(result.subject.name for result in results)]
+    return Table(columns, rows[:ROWS]), Table(columns, rows[ROWS:])
 
 
 def model_cells(result: Result) -> Iterator[tuple[str, str | None]]:
-    """The headings and cells of one model; `None` for a state or a field that was not measured."""
+    """The headings and cells of one model, the most important first; `None` for a state or field not measured."""
     unit, last = result.subject.unit, result.main.layers[-1]
+    widest = WIDEST[unit]
     yield "state", "trained" if result.main.trained else "untrained"
-    yield "parameters", f"{result.parameters / 1e6:.2f} M"
-    yield "last layer", last.name
     yield "theoretical field", theoretical(result)
-    for heading, (number, of_number) in SHOWN[unit].items():
-        uniform = rounded(last.uniform["cumulative"][number], of_number)
-        yield heading, f"{interval(last.cumulative[number], of_number)}; uniform field {uniform}"
-    if last.frequency is not None:
-        yield "effective mel bins", interval(last.frequency["effective_bins"], "bins")
-        low, high = (last.frequency[end].value for end in ("low_hz", "high_hz"))
-        yield "band with 90 % of the energy", f"{low:,.0f}–{high:,.0f} Hz"
+    for heading, (number, of_number) in SIZES[unit].items():
+        yield heading, interval(last.cumulative[number], of_number)
+    yield "90 % of a uniform field", f"{rounded(last.uniform['cumulative'][widest], unit)} {unit}"
+    before = last_of(result.untrained) if result.subject.trained else None
+    yield "90 % before training", interval(before[widest], unit) if before else None
+    windows = dict(window_cells(result))
+    yield from list(windows.items())[:1]
+    if result.heads is not None:
+        # The distance of a head without weights, and both ratios of one that sees its own token only, are undefined.
+        distance, relative = (float(getattr(result.heads, of).nanmean()) for of in ("distance", "relative_distance"))
+        ratio = "" if isnan(relative) else f" ({relative:.2f} × uniform)"
+        yield "mean attention distance", f"{distance:.3g} {unit}{ratio}"
+    if result.visible is not None and not result.visible.agreement:
+        low, high = (100 * end for end in result.visible.whole_interval)
+        yield "accuracy on these inputs", f"{100 * result.visible.whole:.1f} ({low:.1f}–{high:.1f}) %"
+    yield from list(windows.items())[1:]
     switched_on = next((state for state in (result.main, result.untrained) if state and state.zero_init), None)
     others = {
         "90 % without residual paths": last.cumulative_cut,
-        "90 % before training": last_of(result.untrained) if result.subject.trained else None,
         "90 % as initialized (residual branches off)": switched_on and switched_on.as_initialized.cumulative,
         f"90 % at {result.larger and result.subject.size_text(result.larger.size)}": last_of(result.larger),
     }
     for heading, numbers in others.items():
-        yield heading, interval(numbers[WIDEST[unit]], unit) if numbers else None
-    if result.heads is not None:
-        # The distance of a head without weights, and both ratios of one that sees its own token only, are undefined.
-        distance, relative, entropy = (
-            float(getattr(result.heads, name).nanmean()) for name in ("distance", "relative_distance", "entropy")
-        )
-        yield (
-            "mean attention distance",
-            f"{distance:.3g} {unit}" + ("" if isnan(relative) else f" ({relative:.2f} × uniform)"),
-        )
-        if not isnan(entropy):
-            yield "mean attention entropy", f"{entropy:.2f}"
+        yield heading, interval(numbers[widest], unit) if numbers else None
+    for heading, (number, of_number) in FURTHER_SIZES[unit].items():
+        yield heading, interval(last.cumulative[number], of_number)
+    if last.frequency is not None:
+        yield "effective mel bins", interval(last.frequency["effective_bins"], "bins")
+        low, high = (last.frequency[end].value for end in ("low_hz", "high_hz"))
+        yield "band with 90 % of the energy", f"{low:,.0f}–{high:,.0f} Hz"
+    if result.heads is not None and not isnan(entropy := float(result.heads.entropy.nanmean())):
+        yield "mean attention entropy", f"{entropy:.2f}"
+    yield "parameters", f"{result.parameters / 1e6:.2f} M"
+    yield "last layer", last.name
+
+
+def window_cells(result: Result) -> Iterator[tuple[str, str]]:
+    """The radius of the window that keeps 90 % of the accuracy, or of the agreement, for each replacement."""
     if result.visible is not None:
-        if not result.visible.agreement:
-            low, high = (100 * end for end in result.visible.whole_interval)
-            yield "accuracy on these inputs", f"{100 * result.visible.whole:.1f} ({low:.1f}–{high:.1f}) %"
         what = "agreement with its own predictions" if result.visible.agreement else "of the accuracy"
         for name, estimate in result.keeps.items():
-            yield f"window radius for 90 % {what}, {name} outside", interval(estimate, unit)
+            yield f"window radius for 90 % {what}, {name} outside", interval(estimate, result.subject.unit)
 
 
 def widths(results: Sequence[Result]) -> str:

@@ -269,7 +269,7 @@ def write_report(results: Sequence[Result], sample: Sample, plan: Plan, folder: 
         inputs=inputs,
         units=PROBE_UNITS,
         speech=results[0].subject.takes_audio,
-        table=main_results(results),
+        tables=main_results(results),
         missing=[(result.subject.name, what, why) for result in results for what, why in result.missing.items()],
         figures=figures,
         images=images,
