@@ -62,6 +62,18 @@ TASKS = {
     "1–7 words, start and end": LABELS,
     "read books": READING,
 }
+PURPOSES = {  # models of the front page, and what they do
+    "vit-cifar10": "ten classes of images, ViT",
+    "cnn-cifar10": "ten classes of images, CNN",
+    "speech-commands-causal": "twelve words, live with the least latency",
+    "keywords-12": "spots twelve words among everything else, live",
+    "wake-words": 'spots "smart mirror" and "view glass", live',
+    "speech-encoder": "where spotters of your own words start",
+    "spoken-words-ctc": "sequences of the twelve words, live",
+    "spoken-words-attention": "sequences of the twelve words",
+    "spoken-words-labels": "starts and ends of the twelve words, live",
+    "librispeech-5h-ctc": "transcribes read English, roughly",
+}
 METRICS = {  # others: accuracy
     "1–7 words": ("WER", "word_error_rate"),
     "1–7 words, start and end": ("F1", "word_f1"),
@@ -146,6 +158,24 @@ def all_models() -> list[str]:
     return models_table([card(path.parent.name) for path in sorted((ROOT / "checkpoints").glob("*/card.json"))])
 
 
+def front() -> list[str]:
+    """One short row per model that the front page has."""
+
+    def rows() -> Rows:
+        for task, name in ((task, name) for task, models in TASKS.items() for name in models):
+            if name not in PURPOSES:
+                continue
+            content = card(name)
+            kind, key = METRICS.get(task, ("accuracy", "test_accuracy"))
+            number = f"{kind} {'↓' if kind in ('WER', 'CER') else '↑'} {100 * content['metrics'][key]:.1f} %"
+            megabytes = sum(file.stat().st_size for file in (ROOT / "checkpoints" / name).glob("*.safetensors")) / 1e6
+            latency = f"{content['delay_ms']:.0f} ms" if content.get("delay_ms") else "–"
+            size = f"{content['parameters'] / 1e6:.2f} M"
+            yield f"[`{name}`](checkpoints/{name})", PURPOSES[name], size, f"{megabytes:.1f}", latency, number
+
+    return markdown(["model", "what it does", "parameters", "MB", "latency", "on its test set"], rows())
+
+
 def summary() -> list[str]:
     """One row per released model: its main metric, hardware and minutes."""
 
@@ -159,7 +189,7 @@ def summary() -> list[str]:
                 number += f" ({len(content['seeds'])} seeds)"
             else:
                 number = f"{100 * metrics[key]:.2f} %"
-            link = f"[`{name}`](checkpoints/{name})"
+            link = f"[`{name}`](../checkpoints/{name})"
             hardware = ", ".join(of_all_starts(content, "hardware"))
             yield task, title, link, f"{kind} {number}", f"{content['minutes']:.0f} min, {hardware}"
 
@@ -386,6 +416,7 @@ def benchmark_speech(part: str) -> list[str]:
 
 TABLES: dict[str, Callable[[], list[str]]] = {
     "models": all_models,
+    "front": front,
     "summary": summary,
     "latency": latency,
     "images": lambda: results(IMAGES),
