@@ -49,12 +49,18 @@ GRID = {
     "token_probability": (0.3, 0.45, 0.6),
     "smoothing_s": (0.04, 0.12, 0.2),
     "shortest_s": (0.04, 0.1, 0.15, 0.2),
-    "pause_s": (0.08, 0.16),
+    "pause_s": (0.04, 0.08, 0.16),
 }
 LEAST_RATE = 1e-6  # false alarms an hour that may be wanted
 REFRACTORY_S = 0.3  # is tried as well; the ends of two words are rarely closer
 RATE, LOOK_CLIPS, LOOK_HOURS = 0.5, 200, 1.0  # false alarms an hour, words and hours of speech after a training
-FEW_RECORDINGS = {"token_probability": 0.3, "shortest_s": 0.04}  # find more words of unsure spotters, with few alarms more
+QUICK = {  # of the decoder after a training: short runs of improbable tokens are candidates, which are decided early
+    "token_probability": 0.3,
+    "smoothing_s": 0.04,
+    "shortest_s": 0.04,
+    "pause_s": 0.04,
+    "refractory_s": REFRACTORY_S,
+}
 
 
 @dataclass(frozen=True)
@@ -206,7 +212,7 @@ def attempt(measurement: Measurement, settings: SpottingSettings, wanted: Mappin
 def rank(tuned: Tuned, wanted: Mapping[str, float]) -> tuple[float, float]:
     """What settings are compared by: how far the rates are above the wanted ones, then the recall, in whole percent.
 
-    A difference below a percent is not worth a change: the usual settings report words earlier.
+    A difference below a percent is not worth a change of the settings.
     """
     excess = max((tuned.choice.expected[name] / rate for name, rate in wanted.items()), default=0.0)
     return -max(excess, 1.0), round(tuned.choice.recall, 2)
@@ -318,14 +324,14 @@ def save_settings(model: str | Path, settings: SpottingSettings, choice: dict[st
 def settle(folder: Path, model: Model, keywords: Path | None, speech: Sequence[Path]) -> list[str]:
     """Choose the threshold of a model that was just trained for `RATE` false alarms an hour, on validation recordings.
 
-    It takes seconds: few words, at most an hour of speech of each folder, and a decoder that takes short runs of
-    improbable tokens for candidates, since a spotter that has heard few recordings is unsure. The card gets the settings.
+    It takes seconds: few words, at most an hour of speech of each folder, and the settings `QUICK` of the decoder, since
+    a spotter that has heard few recordings is unsure. The card gets the settings.
 
     Returns:
         One or two lines: the threshold, what it misses and takes for a word, and the words without recordings.
     """
     listener, lines, recorded = Listener(model), [], set()
-    words, settings = listener.words, replace(listener.settings, **FEW_RECORDINGS)
+    words, settings = listener.words, replace(listener.settings, **QUICK)
     if keywords is not None:
         recorded = {item.label for item in word_recordings(keywords, words)["validation"]}.intersection(words)
     if recorded:
