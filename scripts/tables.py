@@ -43,7 +43,7 @@ SPEECH = {
     ),
     "speech-commands-cnn": ("Residual convolutions", "speech_commands/cnn"),
 }
-KEYWORDS = {"keywords-12": ("Truncated attention, trained with other words and speech", "keywords/truncated")}
+KEYWORDS = {"keywords-12": ("Truncated attention and convolutions, from the encoder below", "keywords/truncated")}
 SEQUENCES = {
     "spoken-words-ctc": ("Truncated attention, CTC trained with a decoder", "word_sequences/joint"),
     "spoken-words-attention": ("Full attention, decoder, joint with CTC", "word_sequences/attention"),
@@ -81,7 +81,7 @@ METRICS = {  # others: accuracy
     "sentences of nine speakers": ("CER", "character_error_rate"),
 }
 AFTER_THE_END_MS = {  # of a word, the median of test words by `vitspeech spot`; docs/results/keywords.md says of which
-    "keywords-12": 491,
+    "keywords-12": 466,
     "wake-words": 492,
     "speech-commands-truncated": 567,
 }
