@@ -324,8 +324,8 @@ def save_settings(model: str | Path, settings: SpottingSettings, choice: dict[st
 def settle(folder: Path, model: Model, keywords: Path | None, speech: Sequence[Path]) -> list[str]:
     """Choose the threshold of a model that was just trained for `RATE` false alarms an hour, on validation recordings.
 
-    It takes seconds: few words, at most an hour of speech of each folder, and the settings `QUICK` of the decoder, since
-    a spotter that has heard few recordings is unsure. The card gets the settings.
+    It takes seconds: few words, at most an hour of speech of each folder, and the settings `QUICK` of the decoder,
+    since a spotter that has heard few recordings is unsure. The card gets the settings.
 
     Returns:
         One or two lines: the threshold, what it misses and takes for a word, and the words without recordings.
