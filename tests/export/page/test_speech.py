@@ -40,6 +40,41 @@ def test_words_of_a_file_are_those_of_the_spotter(page):
     assert heard(page) == expected
 
 
+def test_what_was_heard_stands_below_the_controls_where_before_stood_what_can_be_said(page):
+    status(page, "Ready")
+    said, delay = page.locator(".said"), page.locator(".numbers dd").last
+    assert said.inner_text().startswith("It knows: ") and "right" in said.inner_text()
+    before = delay.inner_text()
+    page.get_by_role("button", name="Try the example").click()
+    status(page, "left-right-go.wav: 3 words")
+    assert said.inner_text().split() == ["left", "right", "go"] and delay.inner_text() == before
+    page.set_viewport_size({"width": 400, "height": 800})
+    assert said.bounding_box()["y"] < page.locator("canvas").first.bounding_box()["y"]
+    assert "left at" in page.locator("canvas").first.get_attribute("aria-label")
+
+
+def test_the_time_under_the_thumb_of_the_slider_is_that_of_the_drawing_above(page):
+    status(page, "Ready")
+    page.get_by_role("button", name="Try the example").click()
+    status(page, "left-right-go.wav: 3 words")
+    slider, drawing = page.get_by_role("slider"), page.locator("canvas").first
+    page.set_viewport_size({"width": 400, "height": 800})
+    for seconds in (0.5, 3.8):
+        slider.fill(str(seconds))
+        page.locator(f"text=At {seconds:.2f} s").wait_for(timeout=WAIT_MS)
+        box, above, thumb = slider.bounding_box(), drawing.bounding_box(), 16
+        place = box["x"] + thumb / 2 + (box["width"] - thumb) * seconds / float(slider.get_attribute("max"))
+        drawing.click(position={"x": place - above["x"], "y": 50})
+        page.wait_for_function(f"Math.abs(document.querySelector('input.time').value - {seconds}) < 0.03")
+
+
+def test_a_wav_file_that_is_cut_short_is_named_and_heard(page):
+    status(page, "Ready")
+    give(page, "cut.wav", SAMPLE.read_bytes()[:60_000])
+    status(page, "in 1.9 s")
+    assert page.get_by_role("alert").inner_text() == "cut.wav is cut short: its last 2.0 s are missing."
+
+
 def test_units_of_a_transcribing_model_are_those_of_its_stream(page):
     page.get_by_role("combobox", name="Model").select_option(label=CTC)
     status(page, "Ready")

@@ -34,27 +34,22 @@ function legend() {
 
 /** The picture as the network sees it, and over it the attention of a layer and head. `root` is its element. */
 export class AttentionMap {
-  /** `metadata` of an exported image classifier; without attention only the picture is drawn. */
+  /** `metadata` of an exported image classifier with attention. */
   constructor(metadata, name) {
     this.metadata = metadata;
     const { attention, grid } = metadata;
-    this.canvas = element("canvas", { className: "map", role: "img", "aria-label": `The picture as ${name} sees it` });
-    this.root = element("div", { className: "stack" }, this.canvas);
+    const what = `Attention of ${name} over the picture`;
+    this.canvas = element("canvas", { className: "map", role: "application", "aria-label": what, tabIndex: 0 });
     this.pinned = this.hovered = null; // patches [row, column]
-    if (!attention.length) return;
     [this.rows, this.columns] = grid;
     const layers = attention.map((_, number) => number + 1);
     this.layer = choice("Layer", layers, () => this.change());
     this.layer.select.value = attention.length - 1;
     this.head = choice("Head", [], () => this.draw());
     this.status = element("p", { className: "faint status", role: "status" });
-    const what = `Attention of ${name} over the picture`;
     const help = element("p", { className: "faint help", id: `help-${name}` },
       "Point at a patch or tap it to see what it attends to; with the keyboard use the arrow keys, ",
       "Escape for all patches.");
-    this.canvas.tabIndex = 0;
-    this.canvas.setAttribute("role", "application");
-    this.canvas.setAttribute("aria-label", what);
     this.canvas.setAttribute("aria-describedby", help.id);
     this.canvas.onpointermove = (event) => this.hover(this.patchAt(event));
     this.canvas.onpointerleave = () => this.hover(null);
@@ -137,17 +132,14 @@ export class AttentionMap {
 
   draw() {
     if (!this.pixels) return;
-    const { side } = this.metadata, { pixels } = this, { relative, patch, text } = this.layer ? this.chosen() : {};
+    const { side } = this.metadata, { pixels } = this, { relative, patch, text } = this.chosen();
     const small = new OffscreenCanvas(side, side), image = new ImageData(side, side);
     for (let at = 0; at < side * side; at++) {
-      let shown = pixels.subarray(3 * at, 3 * at + 3);
-      if (relative) {
-        const row = Math.floor((Math.floor(at / side) * this.rows) / side);
-        const column = Math.floor(((at % side) * this.columns) / side);
-        const light = 1 - SHADOW * (1 - (0.299 * shown[0] + 0.587 * shown[1] + 0.114 * shown[2]) / 255);
-        shown = color(relative[row * this.columns + column]).map((value) => value * light);
-      }
-      image.data.set([...shown, 255], 4 * at);
+      const [red, green, blue] = pixels.subarray(3 * at, 3 * at + 3);
+      const row = Math.floor((Math.floor(at / side) * this.rows) / side);
+      const column = Math.floor(((at % side) * this.columns) / side);
+      const light = 1 - SHADOW * (1 - (0.299 * red + 0.587 * green + 0.114 * blue) / 255);
+      image.data.set([...color(relative[row * this.columns + column]).map((value) => value * light), 255], 4 * at);
     }
     small.getContext("2d").putImageData(image, 0, 0);
     const { canvas } = this, size = Math.max(Math.ceil(SIZE / side), 1) * side;
@@ -155,7 +147,6 @@ export class AttentionMap {
     const context = canvas.getContext("2d");
     context.imageSmoothingEnabled = false;
     context.drawImage(small, 0, 0, size, size);
-    if (!relative) return;
     if (patch) {
       const [tall, wide] = [size / this.rows, size / this.columns];
       for (const [width, style] of [[7, "#000"], [3, "#fff"]]) {

@@ -76,11 +76,6 @@ export class Hearing {
     return this.samples / this.rate;
   }
 
-  /** Time between the start of a token and when its word can be reported, in ms. */
-  get delay_ms() {
-    return 1000 * (this.decoder?.latency_s_of_words ?? this.metadata.delay_ms / 1000);
-  }
-
   /** {median_ms, most_ms (99 %), factor}: computing times of the newest steps, and their part of the sound. */
   get speed() {
     const sorted = [...this.ms].sort((a, b) => a - b), at = (part) => sorted[Math.floor(part * (sorted.length - 1))];

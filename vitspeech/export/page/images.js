@@ -35,11 +35,10 @@ class ModelPanel {
     }
     const { metadata } = this.model;
     this.verdict.textContent = "No picture yet";
-    this.map = new AttentionMap(metadata, this.name);
-    this.root.append(this.map.root);
-    if (!metadata.attention.length) {
-      this.map.root.append(element("p", { className: "faint" }, "This model has no attention weights."));
-    }
+    if (metadata.attention.length) {
+      this.map = new AttentionMap(metadata, this.name);
+      this.root.append(this.map.root);
+    } else this.root.append(element("p", { className: "faint" }, "This model has no attention weights."));
   }
 
   /** Run the network on pixels (side, side, 3). */
@@ -69,7 +68,7 @@ class ModelPanel {
       return row;
     }));
     this.time.textContent = `${ms.toFixed(1)} ms per picture of ${side} × ${side} pixels`;
-    this.map.show(pixels, outputs);
+    this.map?.show(pixels, outputs);
   }
 }
 

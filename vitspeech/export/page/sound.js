@@ -2,12 +2,16 @@
 
 import { Resampler } from "./resample.js";
 
-/** The samples of a file. WAV of PCM or floats is read here, so that its samples stay exact; the browser decodes others. */
-export async function readSound(file, rate) {
+/**
+ * The samples of a file. WAV of PCM or floats is read here, so that its samples stay exact; the browser decodes others.
+ * `warn` is told if a WAV file is cut short.
+ */
+export async function readSound(file, rate, warn = () => {}) {
   const content = await file.arrayBuffer(), name = file.name ?? "the recording";
   const wav = readWav(new DataView(content));
   let samples;
   if (wav) {
+    if (wav.missing_s > 0) warn(`${name} is cut short: its last ${wav.missing_s.toFixed(1)} s are missing.`);
     samples = new Resampler(wav.rate, rate).whole(wav.samples);
   } else {
     try {
@@ -28,13 +32,13 @@ function mixed(channels) {
   return channels[0].map((_, place) => channels.reduce((sum, channel) => sum + channel[place], 0) / channels.length);
 }
 
-/** {rate, samples} of a RIFF WAVE file of whole numbers (8 to 32 bits) or floats (32 bits); null for anything else. */
+/** {rate, samples, missing_s} of a RIFF WAVE file of whole numbers (8 to 32 bits) or floats (32 bits); null for anything else. */
 export function readWav(view) {
   const text = (at) => String.fromCharCode(...[0, 1, 2, 3].map((i) => view.getUint8(at + i)));
   if (view.byteLength < 12 || text(0) !== "RIFF" || text(8) !== "WAVE") return null;
   let format = null;
   for (let at = 12; at + 8 <= view.byteLength; ) {
-    const name = text(at), start = at + 8, size = Math.min(view.getUint32(at + 4, true), view.byteLength - start);
+    const name = text(at), start = at + 8, stated = view.getUint32(at + 4, true), size = Math.min(stated, view.byteLength - start);
     if (name === "fmt " && size >= 16) {
       const short = (offset) => view.getUint16(start + offset, true);
       const code = short(0) === 0xfffe && size >= 26 ? short(24) : short(0); // extensible: the code is in the subformat
@@ -45,7 +49,8 @@ export function readWav(view) {
       const frame = format.channels * format.bytes, count = Math.floor(size / frame);
       const channels = Array.from({ length: format.channels }, (_, channel) => Float32Array.from({ length: count }, (_, i) =>
         read(start + i * frame + channel * format.bytes)));
-      return { rate: format.rate, samples: mixed(channels) };
+      const isOpen = stated > 0x7fffffff; // written before the length was known
+      return { rate: format.rate, samples: mixed(channels), missing_s: isOpen ? 0 : (stated - size) / frame / format.rate };
     }
     at = start + size + (size % 2);
   }

@@ -33,7 +33,8 @@ class SpeechPage {
     this.player = element("audio", { controls: true, hidden: true, "aria-label": "The recording" });
     this.player.ontimeupdate = () => { if (!this.player.paused) this.view.look(this.player.currentTime); };
     const notice = element("p", { className: "faint", hidden: !this.lack }, this.lack);
-    root.append(element("div", { className: "panel" }, this.controls, notice, this.status, this.player), this.view.root);
+    root.append(element("div", { className: "panel" }, this.controls, notice, this.view.said, this.status, this.player),
+      this.view.root);
     dropZone(root, (file) => this.play(file));
     this.enable(false);
   }
@@ -109,7 +110,7 @@ class SpeechPage {
     const run = this.begin(), hearing = this.hearing;
     try {
       this.say(`Reading ${file.name} …`);
-      const samples = await readSound(file, hearing.rate), part = Math.round(PART_S * hearing.rate);
+      const samples = await readSound(file, hearing.rate, tell), part = Math.round(PART_S * hearing.rate);
       if (run !== this.run) return;
       hearing.total_s = samples.length / hearing.rate;
       if (this.player.src) URL.revokeObjectURL(this.player.src);
@@ -133,6 +134,7 @@ class SpeechPage {
   finish(name) {
     const { words, duration_s, rows } = this.hearing;
     this.hearing.total_s = duration_s;
+    this.view.ended();
     const count = words.length === 1 ? "1 word" : `${words.length} words`;
     this.say(rows ? `${name}: ${count} in ${duration_s.toFixed(1)} s.` : `${name}: too short for this model.`);
     const word = words[0];

@@ -1,24 +1,28 @@
 // What the page of speech models shows of a recording: drawings, words, probabilities, attention and speed, and the time looked at.
 
 import { choice, element } from "./main.js";
-import { classNames } from "./decoding.js";
+import { classNames, decoderOf } from "./decoding.js";
 import { LEFT, drawAttention, drawProbabilities, drawSound, spanOf } from "./timeline.js";
 
 const LISTED = 8; // labels with a bar
+const MOST_NAMED = 60; // labels that are named before the first word
+const OTHERS = ["unknown", "silence"]; // labels that are not said
 
 export class SpeechView {
   constructor() {
     this.metadata = this.hearing = this.cursor_s = null; // of the model; what it heard; the time looked at, null for the newest
     this.isLive = false; // then the newest time is looked at
     const canvas = (text) => element("canvas", { role: "img", "aria-label": text });
-    this.sound = canvas("Spectrogram, and below it the words at their times");
+    this.sound = canvas("Spectrogram");
     this.chart = canvas("Probability of each label over time");
-    this.attention = canvas("Attention weights of the token at the time looked at");
-    this.time = element("input", { type: "range", min: 0, max: 0, step: "any", value: 0, "aria-label": "Time looked at" });
+    this.attention = canvas("Attention weights");
+    this.time = element("input", { type: "range", className: "time", min: 0, max: 0, step: "any", value: 0, "aria-label": "Time looked at" });
     this.time.oninput = () => this.look(Number(this.time.value));
     for (const drawing of [this.sound, this.chart]) drawing.onclick = (event) => this.point(event);
+    this.time.style.setProperty("--left", `${LEFT}px`); // where the drawings begin
     this.timeText = element("p", { className: "faint" });
-    this.words = element("tbody", { "aria-live": "polite", "aria-relevant": "additions" });
+    this.words = element("tbody");
+    this.said = element("p", { className: "said", "aria-live": "polite" }); // beside the controls
     this.noWords = element("p", { className: "faint" }, "None yet.");
     this.headings = ["word", "from", "to", "probability"].map((name) => element("th", { scope: "col" }, name));
     this.heading = element("tr");
@@ -43,12 +47,15 @@ export class SpeechView {
   /** Show a model, or none (null). */
   use(metadata) {
     this.metadata = metadata;
+    this.said.replaceChildren();
     if (!metadata) return;
     const { attention } = metadata, heads = Math.max(0, ...attention.map((block) => block.heads));
     fill(this.block.select, attention.map((_, number) => [number, `${number + 1}`]));
     fill(this.head.select, [["", "mean of all"], ...Array.from({ length: heads }, (_, number) => [number, `${number + 1}`])]);
     this.block.select.value = attention.length - 1;
     this.attentionPart.hidden = !attention.length;
+    this.delay_ms = 1000 * (decoderOf(metadata).latency_s_of_words ?? metadata.delay_ms / 1000);
+    this.say();
     this.changed();
   }
 
@@ -59,12 +66,32 @@ export class SpeechView {
     this.words.replaceChildren();
     this.wordTable.hidden = true;
     this.noWords.hidden = false;
+    this.noWords.textContent = "None yet.";
+    if (this.metadata) this.say();
     this.time.max = this.time.value = 0;
     this.changed();
   }
 
-  /** Add words to the table. */
+  /** Show what can be said; words take its place. */
+  say() {
+    const labels = this.metadata.labels.filter((label) => !OTHERS.includes(label));
+    this.isText = labels.every((label) => [...label].length === 1) || labels.some((label) => label.startsWith("▁"));
+    const first = labels.length > MOST_NAMED ? [...labels.slice(0, MOST_NAMED), "…"] : labels;
+    this.said.replaceChildren(this.isText ? "It transcribes speech." : `It knows: ${first.join(", ")}.`);
+    this.said.classList.add("faint");
+  }
+
+  /** The recording has ended. */
+  ended() {
+    this.noWords.textContent = "None.";
+  }
+
+  /** Add words to the transcript and to the table. */
   list(words) {
+    if (this.said.classList.contains("faint")) this.said.replaceChildren();
+    this.said.classList.remove("faint");
+    this.said.append(...words.map(({ label }) => (this.isText ? label.replaceAll("▁", " ") : `${label} `)));
+    this.said.scrollTop = this.said.scrollHeight;
     this.noWords.hidden = true;
     this.wordTable.hidden = false;
     for (const { label, start_s, end_s, probability } of words) {
@@ -99,7 +126,8 @@ export class SpeechView {
     const { hearing, metadata } = this;
     if (!metadata || !this.sound.clientWidth) return;
     const full_s = hearing?.total_s ? Math.max(hearing.total_s, 1) : Infinity;
-    const span_s = Math.min(spanOf(this.sound), full_s), { sample_rate_hz: rate_hz } = metadata;
+    const fitting_s = spanOf(this.sound), span_s = full_s > 2 * fitting_s ? fitting_s : full_s; // if possible all of it
+    const { sample_rate_hz: rate_hz } = metadata;
     const newest_s = hearing?.rows ? hearing.times.first_s + (hearing.rows - 0.5) * hearing.times.hop_s : null;
     const cursor_s = hearing ? (this.cursor_s ?? newest_s) : null, duration_s = hearing?.duration_s ?? 0;
     const middle_s = this.cursor_s === null ? duration_s : this.cursor_s + span_s / 2;
@@ -116,9 +144,19 @@ export class SpeechView {
     this.time.value = cursor_s ?? 0;
     this.time.setAttribute("aria-valuetext", `${(cursor_s ?? 0).toFixed(2)} seconds`);
     this.timeText.textContent = cursor_s === null ? "" : `At ${cursor_s.toFixed(2)} s of ${duration_s.toFixed(1)} s.`;
+    this.describe(names, at, cursor_s);
     this.drawBars(names, at);
     this.drawWeights(row, window);
     this.drawSpeed();
+  }
+
+  /** Alternative texts of the drawings. */
+  describe(names, at, cursor_s) {
+    const words = this.hearing?.words.slice(-LISTED).map(({ label, start_s }) => `${label} at ${start_s.toFixed(1)} s`) ?? [];
+    this.sound.ariaLabel = `Spectrogram; words: ${words.join(", ") || "none"}`;
+    const best = at ? at.indexOf(Math.max(...at)) : null;
+    const text = at ? `; at ${cursor_s.toFixed(2)} s ${names[best]} is the most probable, ${at[best].toFixed(2)}` : "";
+    this.chart.ariaLabel = `Probability of each label over time${text}`;
   }
 
   drawBars(names, at) {
@@ -140,6 +178,7 @@ export class SpeechView {
     drawAttention(this.attention, bars, window);
     if (!bars.length) {
       this.attentionText.textContent = "";
+      this.attention.ariaLabel = "Attention weights: none yet";
       return;
     }
     const most = bars.reduce((a, b) => (b.weight > a.weight ? b : a)), own = bars.find((bar) => bar.isSelf);
@@ -147,6 +186,7 @@ export class SpeechView {
     const where = distance_ms === 0 ? "on itself" : `${Math.abs(distance_ms)} ms ${distance_ms < 0 ? "before" : "after"} it`;
     this.attentionText.textContent = `The token at ${own.start_s.toFixed(2)} s gives most weight `
       + `(${Math.round(100 * most.weight)} %) ${where}.`;
+    this.attention.ariaLabel = `Attention weights. ${this.attentionText.textContent}`;
   }
 
   drawSpeed() {
@@ -156,8 +196,7 @@ export class SpeechView {
       rows.push(["Real-time factor", factor.toFixed(3)], ["Step, median", `${median_ms.toFixed(2)} ms`],
         ["Step, 99 %", `${most_ms.toFixed(2)} ms`]);
     }
-    const delay_ms = hearing?.delay_ms ?? this.metadata.delay_ms;
-    rows.push(["Delay", `${Math.round(delay_ms)} ms`]);
+    rows.push(["Delay", `${Math.round(this.delay_ms)} ms`]);
     this.speed.replaceChildren(...rows.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
   }
 }

@@ -84,16 +84,16 @@ export function drawSound(canvas, view, columns, words, window) {
   }
   for (const { label, start_s, end_s } of words) {
     if (end_s < view.start_s || start_s > view.start_s + view.span_s) continue;
-    const wide = Math.max(x(end_s) - x(start_s), 4);
+    const left = Math.max(x(start_s), LEFT), wide = Math.max(Math.min(x(end_s), width) - left, 4); // what is in view
     context.fillStyle = theme("accent");
-    context.fillRect(x(start_s), high + 2, wide, LANE - 4);
+    context.fillRect(left, high + 2, wide, LANE - 4);
     context.fillStyle = theme("on-accent");
     context.textAlign = "center";
-    if (context.measureText(label).width < wide + 2) context.fillText(label, x(start_s) + wide / 2, high + LANE / 2);
+    if (context.measureText(label).width < wide + 2) context.fillText(label, left + wide / 2, high + LANE / 2);
     else {
       context.fillStyle = theme("ink");
       context.textAlign = "left";
-      context.fillText(label, x(end_s) + 3, high + LANE / 2);
+      context.fillText(label, Math.min(x(end_s) + 3, width - context.measureText(label).width), high + LANE / 2);
     }
   }
   drawAxis(context, width, view, high + LANE);
