@@ -179,9 +179,10 @@ def test_transcripts_outside_the_units_are_named(tmp_path):
 
 
 @pytest.mark.parametrize("storage", ["memory", "files"])
-def test_a_row_that_cannot_be_read_costs_that_row(tmp_path, storage):
+@pytest.mark.parametrize("wrong", [{"bytes": b"no picture", "path": None}, {"bytes": None, "path": None}, None])
+def test_a_row_that_cannot_be_read_costs_that_row(tmp_path, storage, wrong):
     rows = pictures(0, 40)
-    rows[7]["img"]["bytes"] = b"no picture"
+    rows[7]["img"] = wrong
     for split in ("train", "validation"):
         write(rows if split == "train" else rows[:7], PICTURES, tmp_path / f"set/{split}.parquet")
     write(rows[5:9], PICTURES, tmp_path / "set/test.parquet")
@@ -306,6 +307,48 @@ def test_a_stream_of_unknown_length_asks_for_the_items_of_an_epoch(hub, reposito
         streamed(workers=0)
     assert len(epoch(streamed(workers=0, epoch_items=16), 0)) == 2
     assert len(epoch(streamed(workers=0, epoch_items=160), 0)) == 20  # it begins again
+
+
+@pytest.mark.parametrize("kind", ["imagefolder", "save_to_disk"])
+def test_what_is_no_table_is_not_streamed(hub, tmp_path, kind):
+    path = "some/folder"
+    for split in ("train", "validation", "test"):
+        for number in range(4):
+            file = tmp_path / "folder" / split / "ab"[number % 2] / f"{number}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(png(number))
+    hub.add(path, tmp_path / "folder")
+    if kind == "save_to_disk":
+        path = str(tmp_path / "saved")
+        datasets.Dataset.from_list(pictures(0, 9), features=PICTURES).save_to_disk(path)
+    with pytest.raises(InputError, match=rf"^{path}: storage=stream reads Parquet .*not {kind}; set storage=files$"):
+        HuggingFaceImages(path, storage="stream").setup("fit")
+
+
+def test_noise_is_streamed_too_and_a_row_without_a_recording_is_replaced(tmp_path):
+    sound = {"bytes": wav(4000), "path": None}
+    splits = ("train", "validation", "test", "noise")
+    for split in splits:
+        rows = [{"near": sound, "far": None if (split, n) == ("train", 3) else sound, "label": 0} for n in range(8)]
+        write(rows, TWO, tmp_path / f"two/{split}.parquet")
+    files = "".join(f"  - {{split: {split}, path: {split}.parquet}}\n" for split in splits)
+    (tmp_path / "two/README.md").write_text(f"---\nconfigs:\n- config_name: default\n  data_files:\n{files}---\n")
+    data = HuggingFaceClips(str(tmp_path / "two"), column="far", storage="stream", epoch_items=8, batch=8, workers=0)
+    data.prepare_data()
+    data.setup("fit")
+    with pytest.warns(UserWarning, match="another item is taken in its place"):
+        (batch,) = data.train_dataloader()
+    assert torch.equal(data.noise[-4000:], batch[0][0][6000:10_000]) and len(data.noise) == 8 * 4000
+    assert (batch[0] == batch[0][0]).all()
+
+
+def test_an_utterance_of_a_stream_without_a_transcript_is_replaced(tmp_path):
+    path = spoken(tmp_path, [*["go"] * 3, None, *["go"] * 5])
+    data = HuggingFaceUtterances(path, storage="stream", epoch_items=3, batch=3, workers=0)
+    with pytest.warns(UserWarning, match="the transcript None has no letters; another item is taken in its place"):
+        data.setup("fit")
+        ((speech, _),) = data.train_dataloader()
+    assert (speech.units == speech.units[0]).all() and speech.units.shape == (3, 2)
 
 
 def test_utterances_are_streamed(tmp_path):

@@ -21,7 +21,7 @@ curves, the confusion matrix or a list of errors, and the final model in the rel
   --resume RUN          resume an interrupted run, with the same result as an uninterrupted one
   --every_minutes N     save a checkpoint within an epoch after so many minutes (default 10); 0 saves after epochs only
   --every_steps N       save a checkpoint within an epoch after so many optimizer steps
-  --data.storage S      where the items are: memory (the default), or files
+  --data.storage S      where the items are: memory (the default), files or stream
   --trust MODULE        accept classes of this module of your own, whose code then runs; may be repeated
   --print_config        print the resolved config and exit
   --help-all            every key, including the trainer's hundreds of lines

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 CONVERTED = "refs/convert/parquet"  # the revision in which the hub keeps a copy of a set without its code
 WAIT_S = 4  # for an answer of the hub
+STREAMED = ("parquet", "arrow")  # builders of the library whose tables hold pictures and recordings
 
 
 def imported() -> ModuleType:
@@ -33,7 +34,7 @@ def load(
 ) -> "dict[str, datasets.Dataset | datasets.IterableDataset]":
     """The splits of a data set on the hub or on disk, by their own names; none is decoded.
 
-    `stream` reads them while they are downloaded, and keeps nothing on disk.
+    `stream` reads them while they are downloaded, and keeps nothing on disk; only files that are tables can be.
     """
     library = imported()
     folder = Path(path)
@@ -54,6 +55,10 @@ def load(
                 found = library.load_dataset(path, **which, revision=revision, streaming=stream)
     except (ValueError, OSError, RuntimeError, library.exceptions.DatasetsError) as error:
         raise InputError(f"{path}: {reason_of(error)}") from None
+    for dataset in found.values() if stream else ():
+        kind = "save_to_disk" if isinstance(dataset, library.Dataset) else dataset.info.builder_name
+        if kind not in STREAMED:
+            raise InputError(f"{path}: storage=stream reads Parquet and Arrow files, not {kind}; set storage=files")
     return dict(found)
 
 

@@ -88,14 +88,15 @@ class Files(Sequence):
         return [self.file(*value, int(place)) for value, place in zip(values, places, strict=True)]
 
     def file(self, chunk: "pyarrow.StructArray", row: int, place: int) -> Content | Path:
-        """One of the files."""
+        """One of the files; one of no bytes where the row has none."""
+        import pyarrow
+
         path = chunk.field("path")[row].as_py()
         content = chunk.field("bytes")[row]
-        if content.is_valid:
-            return Content(content.as_buffer(), f"{self.rows.name}: row {place}" + f", {path}" * bool(path))
-        if path is None:
-            raise InputError(f"{self.rows.name}: row {place} has no {self.column}")
-        return Path(path)
+        if path is not None and not content.is_valid:
+            return Path(path)
+        name = f"{self.rows.name}: row {place}" + f", {path}" * bool(path)
+        return Content(content.as_buffer() or pyarrow.py_buffer(b""), name)
 
 
 class MappedRows(FileRows):
@@ -168,8 +169,6 @@ class HuggingFaceData(DataModule):
     @cached_property
     def found(self) -> dict[str, Rows]:
         """The splits that the set has."""
-        import pyarrow
-
         library, found = imported(), {}
         for split, given in self.sources.items():
             names = given.split("+") if given else [name for name in SPLIT_NAMES[split] if name in self.sets][:1]
@@ -178,14 +177,21 @@ class HuggingFaceData(DataModule):
             if names:
                 parts = [self.sets[name] for name in names]
                 joined = parts[0] if len(parts) == 1 else library.concatenate_datasets(parts)
-                if self.storage == STREAM and split != "train":
-                    joined = library.Dataset(pyarrow.concat_tables(joined.with_format("arrow").iter(AT_ONCE)))
+                joined = joined if split == "train" else self.at_hand(joined)
                 found[split] = Rows(joined, f"{self.path}, {'+'.join(names)}")
         if "train" not in found:
             raise InputError(f"{self.path}: no split 'train' (found: {', '.join(self.sets)}); set `train`")
         if self.storage == STREAM and (missing := [split for split in SPLIT_NAMES if split not in found]):
             raise InputError(f"{self.path}: storage=stream holds nothing out; name a split for {' and '.join(missing)}")
         return found
+
+    def at_hand(self, dataset: Any) -> "datasets.Dataset":
+        """A split whose rows are taken by their places: a stream is downloaded."""
+        import pyarrow
+
+        if self.storage != STREAM:
+            return dataset
+        return imported().Dataset(pyarrow.concat_tables(dataset.with_format("arrow").iter(AT_ONCE)))
 
     @cached_property
     def features(self) -> "datasets.Features":
@@ -279,7 +285,7 @@ class HuggingFaceData(DataModule):
         stated = [stated[name].num_examples for name in names if name in (stated := stream.info.splits or {})]
         if not (count := self.epoch_items or sum(stated)):
             raise InputError(f"{self.path}: does not state how many items it has; set epoch_items")
-        stream = stream.cast_column(self.column, getattr(imported(), self.feature)(decode=False))
+        stream = stream.decode(False)  # of all columns
         return StreamedItems(stream, count, max(1, self.workers), self.seed, name=self.path, **how)
 
     def training_batches(self, ranks: int | None = None) -> Batches:
@@ -292,10 +298,10 @@ class HuggingFaceData(DataModule):
         """The file in a row of the stream."""
         import pyarrow
 
-        value = row[self.column]
-        if value["bytes"] is None:
+        value = row[self.column] or {"bytes": None, "path": None}
+        if value["bytes"] is None and value["path"] is not None:
             return Path(value["path"])
-        return Content(pyarrow.py_buffer(value["bytes"]), f"{self.path}: {value['path'] or 'a row'}")
+        return Content(pyarrow.py_buffer(value["bytes"] or b""), f"{self.path}: {value['path'] or 'a row'}")
 
 
 class HuggingFaceLabels(HuggingFaceData):

@@ -42,4 +42,5 @@ class HuggingFaceClips(HuggingFaceLabels, WaveformData):
     def prepare_data(self) -> None:
         super().prepare_data()
         if NOISE in self.sets:
-            self.noise = torch.cat([*map(read_audio, Rows(self.sets[NOISE], NOISE).files(self.column))])
+            files = Rows(self.at_hand(self.sets[NOISE]), NOISE).files(self.column)
+            self.noise = torch.cat([*map(read_audio, files)])

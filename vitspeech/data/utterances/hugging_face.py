@@ -95,7 +95,7 @@ class HuggingFaceUtterances(HuggingFaceData, RecordedData):
         if self.storage != STREAM:
             return (recording.words for recording in self.listed["train"])
         rows = self.found["train"].dataset.with_format(None).select_columns([self.transcript_column])
-        return (self.words_of(row[self.transcript_column]) for row in rows)
+        return (self.words_of(row[self.transcript_column] or "") for row in rows)
 
     def transcripts(self, split: str) -> list[list[str]]:
         return list(self.training_transcripts()) if split == "train" else super().transcripts(split)
@@ -129,7 +129,9 @@ class HuggingFaceUtterances(HuggingFaceData, RecordedData):
 
     def read_transcribed(self, item: tuple[Any, str]) -> tuple[Tensor, list[int]]:
         """The samples of a row of a stream, and its units."""
-        return read_clip(item[0]), self.encode(self.words_of(item[1]))
+        if not (words := self.words_of(item[1] or "")):
+            raise InputError(f"{item[0]}: the transcript {item[1]!r} has no letters")
+        return read_clip(item[0]), self.encode(words)
 
     def training_batches(self, ranks: int | None = None) -> Batches:
         if self.storage == STREAM and self.batch_s is not None:
