@@ -202,6 +202,15 @@ def test_a_row_that_cannot_be_read_costs_that_row(tmp_path, storage, wrong):
         assert inputs[[0, 2], 0, 0, 0].tolist() == [4, 9] and inputs[1, 0, 0, 0] in (4, 9) and labels[1] in (0, 1)
 
 
+def test_a_path_in_a_table_opens_no_file(tmp_path):
+    (tmp_path / "private.png").write_bytes(png(9))
+    rows = [*pictures(0, 3), {"img": {"bytes": None, "path": str(tmp_path / "private.png")}, "label": 0}]
+    for split in ("train", "validation", "test"):
+        write(rows, PICTURES, tmp_path / f"set/{split}.parquet")
+    with pytest.raises(InputError, match=r"row 3, .*private.png: not a picture that can be read"):
+        HuggingFaceImages(str(tmp_path / "set"), image=8).setup("fit")
+
+
 TWO = {"near": datasets.Audio(), "far": datasets.Audio(), "label": datasets.ClassLabel(names=["a", "b"])}
 TWO = datasets.Features(TWO | {"score": datasets.Value("float32")})
 

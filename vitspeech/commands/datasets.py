@@ -5,6 +5,7 @@ import io
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from vitspeech import command_line
@@ -66,8 +67,8 @@ def pack(arguments: Sequence[str] | None = None) -> None:
     given |= {"makes_silence": True} if getattr(data, "makes_silence", False) else {}
     same = "".join(f" --data.{name}={json.dumps(value, separators=(',', ':'))}" for name, value in given.items())
     same = same.replace('"', "")  # no name has spaces
-    place = f"--data=vitspeech.{CLASSES[data.items]} --data.path={options.folder} --data.storage=files"
-    print(f"to train on it: vitspeech train --config={options.config} {place}{same}")
+    place = f"--data=vitspeech.{CLASSES[data.items]} --data.path={quote(str(options.folder))} --data.storage=files"
+    print(f"to train on it: vitspeech train --config={quote(str(options.config))} {place}{same}")
 
 
 def language_model(arguments: Sequence[str] | None = None) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 IN_MEMORY_BYTES = 4 * 2**30
 SPEAKER_COLUMNS = ("speaker", "speaker_id")
 FILE_COLUMN = "file"
+OF_FILES = ("imagefolder", "audiofolder")  # builders whose rows may lie in files beside the tables
 
 
 class Rows:
@@ -70,6 +71,7 @@ class Files(Sequence):
 
     def __init__(self, rows: Rows, column: str) -> None:
         self.rows, self.column, self.dataset = rows, column, rows.dataset.select_columns([column])
+        self.has_paths = rows.dataset.info.builder_name in OF_FILES
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -93,7 +95,7 @@ class Files(Sequence):
 
         path = chunk.field("path")[row].as_py()
         content = chunk.field("bytes")[row]
-        if path is not None and not content.is_valid:
+        if path is not None and not content.is_valid and self.has_paths:  # a path of a table could lead anywhere
             return Path(path)
         name = f"{self.rows.name}: row {place}" + f", {path}" * bool(path)
         return Content(content.as_buffer() or pyarrow.py_buffer(b""), name)
@@ -263,8 +265,9 @@ class HuggingFaceData(DataModule):
     def item_names(self) -> dict[str, list[str]]:
         if self.storage == STREAM:
             return {}
-        names = {split: self.names_of(rows).drop_null().to_pylist() for split, rows in self.rows.items()}
-        return names if all(names.values()) else {}
+        columns = {split: self.names_of(rows) for split, rows in self.rows.items()}
+        has_all = all(len(column) and not column.null_count for column in columns.values())
+        return {split: column.to_pylist() for split, column in columns.items()} if has_all else {}
 
     def inputs(self, split: str, read: Callable[[Any], Tensor], item_bytes: int) -> Tensor | MappedRows:
         """The inputs of a split, of so many bytes each, in memory or not; `rows` keeps what can be read."""
@@ -294,13 +297,11 @@ class HuggingFaceData(DataModule):
         options = {"seed": self.seed, "accumulate": self.accumulate, "ranks": ranks}
         return StreamBatches(len(self.train), self.batch, shuffle=True, **options)
 
-    def content(self, row: dict[str, Any]) -> Content | Path:
+    def content(self, row: dict[str, Any]) -> Content:
         """The file in a row of the stream."""
         import pyarrow
 
         value = row[self.column] or {"bytes": None, "path": None}
-        if value["bytes"] is None and value["path"] is not None:
-            return Path(value["path"])
         return Content(pyarrow.py_buffer(value["bytes"] or b""), f"{self.path}: {value['path'] or 'a row'}")
 
 

@@ -212,7 +212,7 @@ def attempt(measurement: Measurement, settings: SpottingSettings, wanted: Mappin
 def rank(tuned: Tuned, wanted: Mapping[str, float]) -> tuple[float, float]:
     """What settings are compared by: how far the rates are above the wanted ones, then the recall, in whole percent.
 
-    A difference below a percent is not worth a change of the settings.
+    Smaller differences are mostly noise.
     """
     excess = max((tuned.choice.expected[name] / rate for name, rate in wanted.items()), default=0.0)
     return -max(excess, 1.0), round(tuned.choice.recall, 2)
