@@ -175,7 +175,7 @@ def test_a_callback_of_an_unknown_metric_is_told_in_one_line_and_leaves_no_run(c
         ),
         (
             {"trainer": {"callbacks": [{"class_path": CALLED, "init_args": {"on_fit_start": "vitspeech.load"}}]}},
-            "vitspeech.checkpoint.model.load",
+            "vitspeech.inference.model.load",
         ),
         (
             yaml.safe_load(
