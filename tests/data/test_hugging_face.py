@@ -33,6 +33,7 @@ def hub(monkeypatch, tmp_path):
     reached(server, tmp_path / "home", monkeypatch)
     monkeypatch.setattr(datasets.config, "HF_ENDPOINT", server.address)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "home/datasets")
+    monkeypatch.setattr(datasets.config, "SLEEP_TIME_ON_THREADS_SHUTDOWN", 0.1)  # 5 s at the end of each stream
     yield server
     server.close()
 
