@@ -13,7 +13,7 @@ from tiny import ROOT
 from vitspeech.data.pack import encoded, write
 
 ITEMS, SAMPLES = 1_000_000, 1600
-MOST_MB = 75  # 64 here, 60 with the format of our own before; the clips would take 3,200 MB
+MOST_MB = 60  # labels and the order of an epoch take 8 MB each; the clips would take 3,200 MB
 MOST_WORKER_MB = 150  # a worker grows by about 110 MB in its first 200 batches, which are freed and made again
 MEASURE = """
 import json, sys
