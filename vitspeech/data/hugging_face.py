@@ -266,8 +266,10 @@ class HuggingFaceData(DataModule):
         if self.storage == STREAM:
             return {}
         columns = {split: self.names_of(rows) for split, rows in self.rows.items()}
-        has_all = all(len(column) and not column.null_count for column in columns.values())
-        return {split: column.to_pylist() for split, column in columns.items()} if has_all else {}
+        named = {split: column[: len(column) - column.null_count] for split, column in columns.items()}
+        # Silence, which is generated, is last and has no names; a gap elsewhere would give an item another one's name.
+        has_all = all(len(column) and not column.null_count for column in named.values())
+        return {split: column.to_pylist() for split, column in named.items()} if has_all else {}
 
     def inputs(self, split: str, read: Callable[[Any], Tensor], item_bytes: int) -> Tensor | MappedRows:
         """The inputs of a split, of so many bytes each, in memory or not; `rows` keeps what can be read."""
