@@ -5,6 +5,7 @@
     python scripts/tables.py --check    # exit with status 1 and the names of files whose tables are out of date
 
 A table stands between the lines `<!-- table: NAME -->` and `<!-- /table -->`, where NAME is a key of `TABLES`.
+The signatures and docstrings of a module stand between `<!-- api: MODULE -->` and `<!-- /api -->`, see `api_pages.py`.
 The cards are checkpoints/*/card.json, the reports docs/benchmark/*.json and docs/receptive/**/*.json.
 """
 
@@ -18,6 +19,7 @@ from statistics import mean, stdev
 from typing import Any
 
 import vitspeech
+from api_pages import api
 from vitspeech.checkpoint.models_table import of_all_starts, percentages, recognizes_words
 from vitspeech.checkpoint.models_table import table as models_table
 from vitspeech.errors import InputError
@@ -25,7 +27,7 @@ from vitspeech.inference.spotting import WordSpotter
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "checkpoints/README.md", "docs/**/*.md")
-MARKED = re.compile(r"(<!-- table: (?P<name>[\w-]+) -->\n).*?(<!-- /table -->)", re.DOTALL)
+MARKED = re.compile(r"(<!-- (?P<kind>table|api): (?P<name>[\w.: -]+?) -->\n).*?(<!-- /(?P=kind) -->)", re.DOTALL)
 IMAGES = {  # released model: its description and the configs it was trained with
     "vit-cifar10": ("ViT, convolutional stem, distilled from the CNN", "cifar10/vit cifar10/distilled"),
     "hybrid-cifar10": ("Hybrid of convolutions and ViT, distilled from the CNN", "cifar10/hybrid cifar10/distilled"),
@@ -131,9 +133,11 @@ def updated(text: str) -> str:
     """
 
     def replacement(match: re.Match) -> str:
+        if match["kind"] == "api":
+            return match[1] + "\n".join(api(match["name"])) + "\n" + match[4]
         if match["name"] not in TABLES:
             raise InputError(f"table {match['name']!r} is unknown; known: {', '.join(TABLES)}")
-        return match[1] + "\n".join(TABLES[match["name"]]()) + "\n" + match[3]
+        return match[1] + "\n".join(TABLES[match["name"]]()) + "\n" + match[4]
 
     return MARKED.sub(replacement, text)
 

@@ -14,6 +14,7 @@ from tiny import ROOT
 
 import tables
 import vitspeech
+from api_pages import api
 from tables import TABLES, pages, updated
 from vitspeech import commands
 from vitspeech.checkpoint.card_dataset import card_dataset
@@ -153,6 +154,14 @@ def test_a_stale_table_is_reported_and_not_changed(tmp_path, monkeypatch, capsys
     assert "old" in page.read_text()
     tables.main([])
     assert page.read_text() == "<!-- table: probe-seeds -->\nnew\n<!-- /table -->\n"
+
+
+def test_the_api_pages_have_signatures_as_in_the_source_and_docstrings_as_markdown():
+    text = "\n".join(api("vitspeech.decoding.search"))
+    assert "```python\nSearch(\n    beam: int | None = None,\n" in text
+    assert "**Args**\n\n- `beam`: Number of hypotheses" in text
+    assert "\n- `with_default_beam(labels: Sequence[str], *, ctc: bool) -> " in text
+    assert "\n- `label -> str`: " in "\n".join(api("vitspeech.inference.predict: Prediction"))
 
 
 def test_release_writes_the_same_table_of_models(tmp_path):

@@ -40,10 +40,10 @@ def estimate(
 
     Args:
         utterances: The tokens of each utterance, as indices of `vocabulary`.
-        vocabulary: The tokens, without <s>, </s> and <unk>; those that do not occur have a probability, too.
+        vocabulary: The tokens, without `<s>`, `</s>` and `<unk>`; those that do not occur have a probability, too.
         order: The length of the longest n-grams; shorter if all utterances are.
         kind: What the tokens are.
-        has_unknown: Add <unk>, whose probability is that of a token that does not occur.
+        has_unknown: Add `<unk>`, whose probability is that of a token that does not occur.
 
     Raises:
         InputError: If there is nothing to count, the order is not within 1 .. 20, or a token has a reserved name.

@@ -31,7 +31,7 @@ class NgramModel:
     All logarithms are natural.
 
     Args:
-        vocabulary: The tokens; <s> and </s> are among them.
+        vocabulary: The tokens; `<s>` and `</s>` are among them.
         parents: The node of each n-gram without its last token, sorted; the first V are 0.
         tokens: The last token of each n-gram, an index of `vocabulary`, sorted within a parent.
         log_probabilities: log p*(w | h) of each n-gram hw.
