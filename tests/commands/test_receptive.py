@@ -29,7 +29,7 @@ def test_compare_takes_as_many_inputs_as_fit_into_a_time(command, finished_run, 
     lines = result.stdout.splitlines()
     assert lines[0] == "4 inputs in about 0.0166667 minutes"
     assert re.search(r"^4 inputs: 95 % intervals of .*: 0 ±\d+\.\d %;", result.stdout, re.MULTILINE)
-    assert re.search(r"0: pictures of 32 px, \w+: \d+ %, [\d:]+ left", result.stderr)  # the first draws may be too quick
+    assert re.search(r"0: pictures of 32 px, \w+: \d+ %, [\d:]+ left", result.stderr)  # the first draw may be too quick
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Audio files in one folder per word, or listed in CSV files: WAV, FLAC, OGG or MP3, any rate, mono or stereo."""
 
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -32,6 +33,7 @@ from vitspeech.data.splits import speaker_in_name
 from vitspeech.errors import InputError, some_names
 
 COLUMNS = ("path", "label")
+FEW = 20  # recordings of a keyword, below which all but those of validation are learned
 
 
 class AudioFolder(WaveformData):
@@ -102,7 +104,8 @@ def word_recordings(root: Path, words: Sequence[str] = ()) -> dict[str, list[Lab
     """The recordings of each split of a folder as `AudioFolder` describes it, the folder of Speech Commands included.
 
     Training recordings are held out for a split without a source; in Speech Commands these are the official splits.
-    A label that is one of the `words` but for underscores in place of spaces is that word: `smart_mirror`.
+    A label that is one of the `words` but for underscores in place of spaces is that word: `smart_mirror`. Of a word
+    with fewer than `FEW` recordings, none are held out for the test.
     """
     sources, known = word_sources(root), {with_spaces(word): word for word in words}
     splits = {
@@ -111,7 +114,13 @@ def word_recordings(root: Path, words: Sequence[str] = ()) -> dict[str, list[Lab
     }
     check_labels(splits)
     check_files(splits)
-    return hold_out(splits, root if sources["train"].is_file() else sources["train"])
+    splits = hold_out(splits, root if sources["train"].is_file() else sources["train"])
+    if "test" not in sources:
+        counts = Counter(item.label for items in splits.values() for item in items)
+        few = {word for word in words if counts[word] < FEW}
+        splits["train"] = [*splits["train"], *(item for item in splits["test"] if item.label in few)]
+        splits["test"] = [item for item in splits["test"] if item.label not in few]
+    return splits
 
 
 def with_spaces(label: str) -> str:
@@ -146,4 +155,5 @@ def warn_of_words(splits: dict[str, list[LabeledFile]], words: Sequence[str] | N
             raise InputError(f"{found[label]}: {label!r} is not {word!r}; give both the same capital letters")
     if none := [word for word in words or () if word not in found]:
         warnings.warn(f"no recordings of {some_names(none)}; only synthesized clips of it are learned", stacklevel=2)
-    warn_of_few(splits, [word for word in words or sorted(found) if word in found])
+    checked = {split: items for split, items in splits.items() if split != "test" or not words}  # see `word_recordings`
+    warn_of_few(checked, [word for word in words or sorted(found) if word in found])
