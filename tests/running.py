@@ -1,10 +1,13 @@
-"""How a command ended, and what it printed."""
+"""How a command ended, what it printed, and the weights of a run."""
 
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file
+from torch import Tensor
 
 
 @dataclass
@@ -37,3 +40,8 @@ def run_here(program: Callable[[], object], capsys: pytest.CaptureFixture) -> Re
             status = 1
     printed = capsys.readouterr()
     return Result(status, printed.out, printed.err)
+
+
+def weights(run: Path) -> dict[str, Tensor]:
+    """The weights of a finished run."""
+    return load_file(run / "model" / "model.safetensors")

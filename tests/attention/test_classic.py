@@ -119,8 +119,3 @@ def test_a_table_of_positions_is_added_by_encoder_and_decoder():
         assert_close(module.add_positions(x, 3), x + table[3:8])
         with pytest.raises(ValueError, match=f"positions have width=8, but the tokens have width={D}"):
             part(D, {"depth": 1, "heads": HEADS}, positions=FixedPositions(table[:, :8]))
-
-
-def test_unknown_positions_are_refused():
-    with pytest.raises(ValueError, match="positions='sine' is unknown; known: sinusoidal, learned, relative, rotary"):
-        Encoder(D, {"heads": HEADS}, positions="sine")

@@ -4,13 +4,8 @@ import pytest
 import yaml
 from jsonargparse import ArgumentParser
 
-from vitspeech.attention import DecoderConfig, Encoder, EncoderConfig
+from vitspeech.attention import Encoder, EncoderConfig
 from vitspeech.tasks.task import Task
-
-
-@pytest.mark.parametrize("config", [None, {}, EncoderConfig()])
-def test_nothing_given_is_the_default(config):
-    assert EncoderConfig.of(config) == EncoderConfig(depth=6, heads=4, mlp_ratio=4.0, score="scaled_dot")
 
 
 def test_a_dictionary_is_as_good_as_the_dataclass():
@@ -24,11 +19,6 @@ def test_each_block_has_its_own_contexts_and_drop_path():
     blocks = EncoderConfig(depth=3, left=[1, None, 4], right=2, drop_path=0.2).per_block()
     assert [(block.left, block.right) for block in blocks] == [(1, 2), (None, 2), (4, 2)]
     assert [block.drop_path for block in blocks] == pytest.approx([0, 0.1, 0.2])
-
-
-def test_a_decoder_like_an_encoder_shares_all_but_depth_and_contexts():
-    encoder = EncoderConfig(depth=5, heads=3, left=2, mlp_ratio=2.0, dropout=0.1, score="dot", normalizer="relu")
-    assert DecoderConfig.like(encoder) == DecoderConfig(2, 3, None, 2.0, 0.1, "dot", "relu")
 
 
 @pytest.mark.parametrize("change", ["--model=vitspeech.tasks.Labeling", "--model.network.encoder.depth=3"])

@@ -13,7 +13,6 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from vitspeech.attention.scores import NORMALIZERS, SCORES, weights_of
-from vitspeech.errors import named
 
 
 def drawn(*shape, seed=0):
@@ -115,10 +114,3 @@ def test_query_that_may_attend_to_nothing_gets_weights_of_zero_and_finite_gradie
 
 def test_huge_scores_do_not_overflow():
     assert weights_of(torch.tensor([[3e38, -3e38]])).tolist() == [[1, 0]]
-
-
-def test_unknown_name_is_an_error_that_lists_the_known():
-    with pytest.raises(ValueError, match=r"^score='bilinear' is unknown; known: scaled_dot, dot, general, additive, "):
-        named(SCORES, "score", "bilinear")
-    with pytest.raises(ValueError, match=r"^normalizer='sparsemax' is unknown; known: softmax, relu$"):
-        named(NORMALIZERS, "normalizer", "sparsemax")

@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as draw
 from torch.nn import functional as F
 
-from vitspeech.decoding.ctc import GreedySearch, Hypothesis, NoPathError, PrefixBeamSearch, align, tokens_needed
-from vitspeech.decoding.paths import Prefix, append, nodes_after
+from vitspeech.decoding.alignment import NoPathError, align, tokens_needed
+from vitspeech.decoding.ctc import GreedySearch, PrefixBeamSearch
+from vitspeech.decoding.paths import Hypothesis, Prefix, append, nodes_after
 
 ALL_PREFIXES = 10_000
 

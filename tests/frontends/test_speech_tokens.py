@@ -6,7 +6,7 @@ Shapes: B = 3 waveforms, M = 17 mel bins, D = 11.
 import pytest
 import torch
 
-from vitspeech.frontends import ConvolutionalFrames, LogMel, SpecAugment, SpeechFrontend
+from vitspeech.frontends import LogMel, SpecAugment, SpeechFrontend
 
 # Stem, stride, hop and window of a token, worked out by hand for frames of 400 samples every 160.
 CASES = pytest.mark.parametrize(
@@ -52,13 +52,6 @@ def test_there_are_as_many_tokens_as_fit_whole(stem, stride, hop, window):
         assert tokens(waveforms(samples)).shape == (3, count, 11)
 
 
-def test_the_defaults_are_the_convolutional_stem_on_80_mel_bins_every_20_ms():
-    tokens = SpeechFrontend()
-    assert tokens.width == 128 and tokens.log_mel.mels == 80 and isinstance(tokens.frames, ConvolutionalFrames)
-    assert tokens.milliseconds(tokens.hop_samples) == 20 and tokens.milliseconds(tokens.window_samples) == 85
-    assert tokens.eval()(waveforms(16_000)).shape == (3, 46, 128)
-
-
 @BOTH
 def test_hop_and_window_of_a_token_follow_from_those_of_the_log_mel_frames(stem):
     settings = dict(sample_rate_hz=8000, window_ms=29, hop_ms=7, low_hz=90, high_hz=3700, epsilon=1e-2)
@@ -79,14 +72,6 @@ def test_an_unknown_stem_is_an_error_that_names_the_known_ones():
 def test_a_number_out_of_its_range_is_an_error(stem):
     with pytest.raises(ValueError, match="stride=0"):
         SpeechFrontend(11, stem=stem, stride=0)
-
-
-def test_masks_hide_frames_only_in_training():
-    masked, bare = made(stem="stacked", spec_augment=SpecAugment()), made(stem="stacked")
-    given = waveforms()
-    assert torch.equal(masked(given), bare(given))
-    assert torch.equal(bare.train()(given), bare.eval()(given))
-    assert not torch.equal(masked.train()(given), bare(given))
 
 
 def test_a_hidden_frame_is_the_mean_frame_of_training():

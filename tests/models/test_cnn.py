@@ -34,17 +34,6 @@ def photographs(batch=97):
 
 
 @BODIES
-def test_images_become_features_and_logits(body, features):
-    network = cnn(body).eval()
-    maps = network.forward_features(images())
-    pooled = network.forward_head(maps, pre_logits=True)
-    assert maps.shape[:2] == (3, features) and maps.shape[2] == maps.shape[3] and pooled.shape == (3, features)
-    assert network(images()).shape == (3, 7)
-    assert_close(network(images()), pooled @ network.head.weight.T + network.head.bias)
-    assert torch.equal(network.forward_head(maps), network(images()))
-
-
-@BODIES
 def test_gradients_reach_every_trained_parameter(body, features):
     network = cnn(body).train()
     for name, parameter in network.named_parameters():
@@ -132,15 +121,6 @@ def test_initializing_changes_nothing_else():
 def test_unknown_body_is_an_error_that_lists_the_known():
     with pytest.raises(ValueError, match="body='large' is unknown; known: small, resnet18"):
         CNN(7, "large")
-
-
-@BODIES
-def test_without_classes_features_are_returned(body, features):
-    torch.manual_seed(0)
-    network = CNN(body=body, widths=(5, 11, 13)).eval()
-    assert network(images()).shape == (3, features)
-    expected = network.forward_head(network.forward_features(images()), pre_logits=True)
-    assert torch.equal(network(images()), expected)
 
 
 def test_the_whitening_of_many_images_is_that_of_their_patches():

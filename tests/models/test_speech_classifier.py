@@ -67,12 +67,3 @@ def test_several_hops_have_no_logits_for_a_single_token():
 def test_a_class_token_is_refused():
     with pytest.raises(ValueError, match="class token"):
         classifier(pooling="class")
-
-
-@torch.no_grad()
-def test_logits_are_the_head_of_the_features_and_without_classes_features_are_returned():
-    network, waveforms = classifier(), torch.randn(3, SAMPLES)
-    tokens = network.forward_features(waveforms)
-    assert torch.equal(network(waveforms), network.forward_head(tokens))
-    bare = SpeechClassifier(tokens=network.tokens, encoder={"depth": 1, "heads": 3}).eval()
-    assert torch.equal(bare(waveforms), bare.forward_features(waveforms).mean(1))

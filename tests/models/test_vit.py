@@ -25,17 +25,6 @@ def vit(**options):
     return ViT(**nested(**SIZE | options))
 
 
-@EVERY
-@POOLING
-def test_images_become_features_and_logits(stem, pooling):
-    network = vit(stem=stem, pooling=pooling).eval()
-    tokens = network.forward_features(images())
-    assert tokens.shape == (3, 10 if pooling == "class" else 9, 10)
-    features = network.forward_head(tokens, pre_logits=True)
-    assert features.shape == (3, 10)
-    assert_close(network(images()), features @ network.head.weight.T + network.head.bias)
-
-
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal", "relative", "rotary", "rotary_2d"])
 @POOLING
 def test_every_kind_of_positions_tells_patches_apart(positions, pooling):

@@ -15,7 +15,7 @@ import lightning
 import pytest
 import torch
 import yaml
-from safetensors.torch import load_file
+from running import weights
 from tiny import ROOT, TINY, TINY_SPEECH
 from torch import nn
 
@@ -42,10 +42,6 @@ STOPPED = [
     "--trainer.callbacks.patience=1",
     "--trainer.max_epochs=5",
 ]
-
-
-def weights(run: Path) -> dict[str, torch.Tensor]:
-    return load_file(run / "model" / "model.safetensors")
 
 
 def test_a_run_keeps_everything(finished_run):
@@ -235,11 +231,6 @@ def test_the_best_checkpoint_of_a_resumed_run_is_the_best_of_all_epochs(tmp_path
         "last.ckpt": 4,
     }
     assert not moved or torch.load(tmp_path / "run/best.ckpt", weights_only=True)["epoch"] == 1
-
-
-def test_a_folder_that_holds_a_run_is_not_overwritten(finished_run):
-    with pytest.raises(FileExistsError, match="--resume"):
-        TrainingCLI([*TINY, f"--run={finished_run}"]).train()
 
 
 def test_resuming_a_finished_run_says_so_and_changes_nothing(finished_run, capsys):

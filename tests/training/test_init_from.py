@@ -4,12 +4,11 @@ import json
 import os
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
 import yaml
-from safetensors.torch import load_file
+from running import weights
 from tiny import TINY, TINY_SPEECH
 
 import vitspeech
@@ -22,10 +21,6 @@ from vitspeech.training.train import TrainingCLI, train
 
 SHORT = ["--trainer.max_epochs=1", "--data.init_args.words=[go, tree, stop]"]
 STILL = [*SHORT, "--model.optimizer={class_path: torch.optim.SGD, init_args: {lr: 0.0}}"]
-
-
-def weights(run: Path) -> dict[str, torch.Tensor]:
-    return load_file(run / "model" / "model.safetensors")
 
 
 def refusal(arguments, tmp_path) -> str:

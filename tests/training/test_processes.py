@@ -12,7 +12,7 @@ import pytest
 import torch
 from lightning.pytorch.plugins import TorchCheckpointIO
 from lightning.pytorch.plugins.environments import SLURMEnvironment
-from safetensors.torch import load_file
+from running import weights
 from tiny import ROOT, TINY, TINY_SEQUENCES
 
 from vitspeech.errors import InputError
@@ -60,10 +60,6 @@ class Spoil(lightning.Callback):
             os.kill(os.getpid(), signal.SIGKILL)
         batch[0].fill_(float("nan"))
 """
-
-
-def weights(run: Path) -> dict[str, torch.Tensor]:
-    return load_file(run / "model" / "model.safetensors")
 
 
 def processes(

@@ -6,7 +6,7 @@ import numpy
 import pytest
 import soundfile
 import torch
-from safetensors.torch import load_file
+from running import weights
 from tiny import TINY, TINY_SEQUENCES
 
 from vitspeech.data.images.shapes import Shapes
@@ -33,10 +33,6 @@ ACCUMULATED = ["--trainer.accumulate_grad_batches=2"]
 
 class Stopped(Exception):
     """Stops a run as a kill does: nothing is saved."""
-
-
-def weights(run: Path) -> dict[str, torch.Tensor]:
-    return load_file(run / "model" / "model.safetensors")
 
 
 def same_end(one: Path, other: Path) -> None:

@@ -141,7 +141,8 @@ def beam_search(
         remaining = []
         for index, (number, total) in enumerate(zip(searched, best[:, 0].tolist(), strict=True)):
             bound = total / length_normalizer(longest[number] + 1, length_penalty)
-            if length <= longest[number] and can_improve(ended[number], bound):
+            exceeds = bound > max((hypothesis.score for hypothesis in ended[number]), default=-torch.inf)
+            if length <= longest[number] and exceeds:
                 remaining.append(index)
         for index in set(range(len(searched))) - set(remaining):
             if not ended[searched[index]]:
@@ -163,11 +164,6 @@ def beam_search(
 def weighted(attention: Tensor, ctc: Tensor, weight: float) -> Tensor:
     """(1 - w) · attention + w · ctc; at w = 1 attention is ignored, since 0 · -inf would be NaN."""
     return ctc if weight == 1 else (1 - weight) * attention + weight * ctc
-
-
-def can_improve(ended: list[Hypothesis], bound: float) -> bool:
-    """Whether a prefix with the score bound `bound` can exceed the best hypothesis."""
-    return bound > max((hypothesis.score for hypothesis in ended), default=-torch.inf)
 
 
 def unended(prefixes: Tensor, totals: Tensor, normalizer: float) -> list[Hypothesis]:

@@ -11,27 +11,16 @@ Shapes: T tokens, C classes (the first C - 1 are units, the last class is the bl
 """
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy
 from torch import Tensor
 
-from vitspeech.decoding.alignment import NoPathError, align, in_double, tokens_needed
+from vitspeech.decoding.alignment import in_double
 from vitspeech.decoding.language.scores import LanguageScores
-from vitspeech.decoding.paths import (
-    Hypothesis,
-    PathNode,
-    Prefix,
-    append,
-    extend,
-    from_rows,
-    to_hypothesis,
-    to_rows,
-)
-
-__all__ = ["GreedySearch", "Hypothesis", "NoPathError", "PrefixBeamSearch", "align", "tokens_needed"]
+from vitspeech.decoding.paths import Hypothesis, PathNode, Prefix, append, extend, from_rows, to_hypothesis, to_rows
 
 
 class GreedySearch:
@@ -194,7 +183,8 @@ class PrefixBeamSearch:
         self.in_unit = numpy.where(is_unchanged, in_unit[indices], scores[best])
         if totals is not None:
             self.totals, pairs = totals.ravel()[best], zip(indices, units, strict=True)
-            self.states = [self.state_after(index, None if unit == blank else unit) for index, unit in pairs]
+            states, advance = self.states, self.language.advance
+            self.states = [states[i] if unit == blank else advance(states[i], unit) for i, unit in pairs]
         self.prefixes, self.paths = prefixes, paths
         self.tokens += 1
 
@@ -204,10 +194,6 @@ class PrefixBeamSearch:
         for index, state in enumerate(self.states):
             totals[index, :-1] += self.language.row(state)
         return totals
-
-    def state_after(self, index: int, unit: int | None) -> Hashable:
-        """The state of the language model after the prefix at `index` and one more unit, if there is one."""
-        return self.states[index] if unit is None else self.language.advance(self.states[index], unit)
 
     def parents(self) -> dict[int, int]:
         """Maps prefixes to their parents (without the last unit), where both are in the beam, by their indices."""

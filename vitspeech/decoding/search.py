@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from vitspeech.decoding import ctc
 from vitspeech.decoding.language import arpa
 from vitspeech.decoding.language.ngrams import NgramModel
-from vitspeech.decoding.language.scores import LanguageScores, new_scores
+from vitspeech.decoding.language.scores import new_scores
 from vitspeech.decoding.vocabulary import vocabulary_kind
 from vitspeech.errors import InputError
 
@@ -78,11 +77,5 @@ def new_ctc_search(search: Search, labels: Sequence[str]) -> ctc.GreedySearch | 
     search = search.with_default_beam(labels, ctc=True)
     if search.language_model is None:
         return ctc.GreedySearch() if search.beam == 1 else ctc.PrefixBeamSearch(search.beam)
-    scores = language_scores(search.language_model, tuple(labels), search.language_weight, search.length_bonus)
+    scores = new_scores(search.language_model, tuple(labels), search.language_weight, search.length_bonus)
     return ctc.PrefixBeamSearch(search.beam, scores)
-
-
-@lru_cache(maxsize=4)
-def language_scores(model: NgramModel, labels: tuple[str, ...], weight: float, bonus: float) -> LanguageScores:
-    """The scores of a language model, which all searches share, since they keep the probabilities that they met."""
-    return new_scores(model, labels, weight, bonus)

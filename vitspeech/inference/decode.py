@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from vitspeech.checkpoint.model import Model
-from vitspeech.decoding import autoregressive, ctc
+from vitspeech.decoding import alignment, autoregressive
+from vitspeech.decoding.paths import Hypothesis
 from vitspeech.decoding.prefix_scores import PrefixScores
 from vitspeech.decoding.search import Search, new_ctc_search
 from vitspeech.errors import InputError
@@ -37,7 +38,7 @@ def transcribe_batch(
 
 def decode_ctc(
     network: nn.Module, labels: Sequence[str], waveforms: Tensor, lengths: Tensor, search: Search
-) -> list[ctc.Hypothesis]:
+) -> list[Hypothesis]:
     """The best hypothesis of each utterance, from any network that `vitspeech.Recognition` can train."""
     hypotheses = []
     for log_probs in log_probabilities(*network(waveforms, lengths)):
@@ -49,7 +50,7 @@ def decode_ctc(
 
 def decode_autoregressive(
     network: SpeechTranscriber, waveforms: Tensor, lengths: Tensor, search: Search
-) -> list[ctc.Hypothesis]:
+) -> list[Hypothesis]:
     """The best hypothesis of each utterance, from an encoder-decoder; its spans are those of the best CTC alignment."""
     encoded, padding = network.encode(waveforms, lengths)
     cache, ctc_logits = network.start(encoded, padding), network.forward_ctc(encoded)
@@ -82,13 +83,13 @@ def log_probabilities(logits: Tensor, tokens: Tensor) -> list[Tensor]:
     return [log_probs[:count] for log_probs, count in zip(padded, tokens.tolist(), strict=True)]
 
 
-def with_spans(hypothesis: autoregressive.Hypothesis, log_probs: Tensor | None) -> ctc.Hypothesis:
+def with_spans(hypothesis: autoregressive.Hypothesis, log_probs: Tensor | None) -> Hypothesis:
     """A decoder's hypothesis with the spans of the best CTC alignment, or without spans if there is none."""
     units, spans = hypothesis.units, ()
     if log_probs is not None and units:
-        with suppress(ctc.NoPathError):
-            spans = ctc.align(log_probs, units).spans
-    return ctc.Hypothesis(units, hypothesis.log_probability, spans)
+        with suppress(alignment.NoPathError):
+            spans = alignment.align(log_probs, units).spans
+    return Hypothesis(units, hypothesis.log_probability, spans)
 
 
 def with_default_beam(search: Search | None, network: nn.Module, labels: Sequence[str]) -> Search:

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torchmetrics.text import WordErrorRate
 
-from vitspeech.decoding.ctc import GreedySearch, tokens_needed
+from vitspeech.decoding.alignment import tokens_needed
+from vitspeech.decoding.ctc import GreedySearch
 from vitspeech.decoding.vocabulary import to_text
 from vitspeech.errors import InputError, check_fraction
 from vitspeech.evaluation import recognition

@@ -45,17 +45,7 @@ from vitspeech.trust import IMPORTED, NO_PART, import_trusted, is_known, refusal
 
 PACKAGE = Path(__file__).parents[1]
 PROGRAM = "vitspeech train"
-KEYS = (
-    "seed_everything",
-    "data",
-    "model",
-    "trainer",
-    "extends",
-    "init_from",
-    "init_from_least",
-    "every_minutes",
-    "every_steps",
-)
+KEYS = "seed_everything data model trainer extends init_from init_from_least every_minutes every_steps".split()
 RESTARTS = {"torchrun": "TORCHELASTIC_RESTART_COUNT", "SLURM": "SLURM_RESTART_COUNT"}
 # Lines of an error of jsonargparse that do not say what is wrong.
 UNSAID = ("Does not validate", "Subtypes:", "Errors:", "Given value", "Subclass types", "a class path", "a dict ")
@@ -413,61 +403,57 @@ def did_you_mean(name: str, keys: Sequence[str]) -> str:
     return f"; did you mean {ends[close[0]]}?" if close else ""
 
 
-def check_objects(config: Any, trust: Sequence[str], key: str = "") -> None:
+def check_objects(config: Namespace, trust: Sequence[str]) -> None:
     """Refuse functions, classes that no part of a run is made of, NaN and infinity, wherever a parsed config has them.
 
     The parser accepts any callable where an argument is annotated as one, and the run would call it. Libraries accept
     infinity as a learning rate; the constructors of this package say themselves which numbers may be infinite.
 
     Args:
-        config: What the parser returns, or a part of it.
+        config: What the parser returns.
         trust: Modules that `--trust` names; all that they define is accepted.
-        key: The key of `config`, for the message.
     """
-    config = vars(config) if isinstance(config, Namespace) else config
-    named = config
-    of_library = key.startswith(("trainer.", "model.init_args.optimizer."))
-    if isinstance(config, float) and (math.isnan(config) or (math.isinf(config) and of_library)):
-        raise InputError(f"{key}: {config} is not a finite number")
-    if isinstance(config, Mapping):
-        for name, value in config.items():
-            check_objects(value, trust, f"{key}.{name}" if key else str(name))
-        if not isinstance(config.get("class_path"), str):
-            return
-        named = import_trusted(config["class_path"], trust)
-    elif isinstance(config, list | tuple):
-        for value in config:
-            check_objects(value, trust, key)
-    if isclass(named) or isroutine(named):
-        module = f"{named.__module__}."
-        is_part = isclass(named) and (issubclass(named, PARTS) or module.startswith("vitspeech."))
-        if not is_part and not any(module.startswith(f"{name}.") for name in trust):
-            raise InputError(f"{key}: {module}{named.__qualname__} {NO_PART}")
+    for key, value in values_of(config):
+        of_library = key.startswith(("trainer.", "model.init_args.optimizer."))
+        if isinstance(value, float) and (math.isnan(value) or (math.isinf(value) and of_library)):
+            raise InputError(f"{key}: {value} is not a finite number")
+        is_named = key.rpartition(".")[2] == "class_path" and isinstance(value, str)
+        named = import_trusted(value, trust) if is_named else value
+        if isclass(named) or isroutine(named):
+            module = f"{named.__module__}."
+            is_part = isclass(named) and (issubclass(named, PARTS) or module.startswith("vitspeech."))
+            if not is_part and not any(module.startswith(f"{name}.") for name in trust):
+                raise InputError(f"{key.removesuffix('.class_path')}: {module}{named.__qualname__} {NO_PART}")
 
 
-def places_outside(config: Any, run: Path, key: str = "trainer") -> Iterator[str]:
+def places_outside(trainer: Namespace, run: Path) -> Iterator[str]:
     """`KEY: PLACE` of each file or folder outside of a run that the part of a config about the trainer names."""
+    for key, value in values_of(trainer, "trainer"):
+        if isinstance(value, str | os.PathLike):
+            path = Path(value)
+            is_place = path.is_absolute() or ".." in path.parts or key.endswith(("dir", "dirpath", "folder", "root"))
+            if is_place and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(run)):
+                yield f"{key}: {value}"
+
+
+def foreign_modules(config: Any) -> set[str]:
+    """The modules outside of vitspeech and its libraries whose classes a config names."""
+    named = [value for key, value in values_of(config) if key.rpartition(".")[2] in ("class_path", "score")]
+    classes = [name for name in named if isinstance(name, str) and "." in name]
+    return {name.rpartition(".")[0] for name in classes if not is_known(name)}
+
+
+def values_of(config: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Each value of a parsed config, or of the part of it under a key, with its key: `trainer.max_epochs`."""
     config = vars(config) if isinstance(config, Namespace) else config
     if isinstance(config, Mapping):
         for name, value in config.items():
-            yield from places_outside(value, run, f"{key}.{name}")
+            yield from values_of(value, f"{key}.{name}" if key else str(name))
     elif isinstance(config, list | tuple):
         for value in config:
-            yield from places_outside(value, run, key)
-    elif isinstance(config, str | os.PathLike):
-        path = Path(config)
-        is_place = path.is_absolute() or ".." in path.parts or key.endswith(("dir", "dirpath", "folder", "root"))
-        if is_place and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(run)):
-            yield f"{key}: {config}"
-
-
-def foreign_modules(config: Any, key: str = "") -> set[str]:
-    """The modules outside of vitspeech and its libraries whose classes a resolved config names."""
-    if isinstance(config, dict | list):
-        parts = config.items() if isinstance(config, dict) else ((key, value) for value in config)
-        return set().union(*(foreign_modules(value, name) for name, value in parts))
-    is_class = key in ("class_path", "score") and isinstance(config, str) and "." in config
-    return {config.rpartition(".")[0]} if is_class and not is_known(config) else set()
+            yield from values_of(value, key)
+    else:
+        yield key, config
 
 
 def plain_settings(config: Any) -> Any:

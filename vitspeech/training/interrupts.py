@@ -44,7 +44,7 @@ def handle_interrupts(program: str, resume: Callable[[], str]) -> Iterator[None]
     try:
         yield
     except (KeyboardInterrupt, SystemExit) as ending:  # Lightning exits at Ctrl-C
-        if isinstance(ending.__context__, FloatingPointError):  # the first process reports it, see `one_message`
+        if isinstance(ending.__context__, FloatingPointError):  # the first process reports it, see `training_errors`
             raise
         command = resume()
         print(file=sys.stderr)  # ends the line of the progress bar

@@ -8,6 +8,7 @@ the final weights are tested once. A network that does not fit the data is refus
 """
 
 import logging
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -54,7 +55,6 @@ from vitspeech.training.trainer import (
     check_trainer,
     end_processes,
     fill_precision,
-    one_message,
     share_network,
 )
 from vitspeech.trust import import_modules
@@ -157,9 +157,7 @@ class TrainingCLI:
         if given.resume and any(Path(given.resume, name).exists() for name in (LAST, PREVIOUS)):
             self.run.checkpoint = Path(given.resume, LAST)
         source = None if self.run.checkpoint else self.config.init_from
-        self.transfer = source and find_weights(
-            source, self.model, data, given.trust, least=self.config.init_from_least
-        )
+        self.transfer = source and self.find_weights(source)
         if given.resume and self.trainer.is_global_zero:
             self.lock.acquire(Path(given.resume))  # before the data is read, which may take minutes
         elif given.run and not given.resume:
@@ -175,12 +173,20 @@ class TrainingCLI:
         if given.resume:
             run_folder.check_learned_from(given.resume, self.learned_from())
         try:
-            with training_errors(self.run, self.trainer), one_message(self.trainer):
+            with training_errors(self.run, self.trainer):
                 self.trainer.fit(self.model, data, ckpt_path=self.run.checkpoint, weights_only=True)
         except InputError:
             if self.run.folder and not given.resume and self.trainer.is_global_zero:
                 run_folder.discard(self.run.folder)
             raise
+
+    def find_weights(self, folder: str) -> Transfer:
+        """Read the weights of `--init_from`. The network gets them when training begins, once it is initialized."""
+        data, least = self.datamodule, self.config.init_from_least
+        model = load(folder, trust=self.arguments.trust)
+        found = transfer(model, self.model.network, list(data.labels), data.preprocessing, least=least)
+        self.model.starting_weights = found.weights
+        return found
 
     def open_folder(self) -> Path:
         """The folder of the run, which this process holds from here on; `RunCallback` calls this."""
@@ -195,7 +201,7 @@ class TrainingCLI:
         if resumed:
             run_folder.resume(folder, self.resolved_config(), self.origin())
         add_training_items(data.item_names().get("train", ()), folder, data.item_root)
-        foreign = foreign_modules([self.config.data.as_dict(), self.config.model.as_dict()])
+        foreign = foreign_modules([self.config.data, self.config.model])
         if modules := sorted(foreign | {*self.arguments.trust}):
             trust = " ".join(f"--trust {name}" for name in modules)
             print(f"this model has code of your own: loading it later needs {trust} (in Python: trust={modules})")
@@ -290,16 +296,6 @@ def make_parser() -> Parser:
     return parser
 
 
-def find_weights(
-    folder: str, task: Task, data: DataModule, trust: Sequence[str] = (), *, least: float = 0.1
-) -> Transfer:
-    """Read the weights of `--init_from`. The network gets them when training begins, once it is initialized."""
-    model = load(folder, trust=trust)
-    found = transfer(model, task.network, list(data.labels), data.preprocessing, least=least)
-    task.starting_weights = found.weights
-    return found
-
-
 def fill_sizes(config: Namespace, data: DataModule, trust: Sequence[str]) -> None:
     """Set `classes`, `units`, `image` and `symbols` of the network in a config where they are left out."""
     network = config.model.init_args.get("network")
@@ -333,11 +329,17 @@ def training_errors(run: RunCallback, trainer: Trainer) -> Iterator[None]:
     """Turn errors of a run into an `InputError` of one line where they are about its config, checkpoint or machine.
 
     These are all errors before training begins, such as those of a checkpoint of another network, and at any time those
-    of Lightning about its options, those about memory, and that a callback monitors a metric that is not logged.
+    of Lightning about its options, those about memory, and that a callback monitors a metric that is not logged. A loss
+    that is not finite ends all processes; only the first one reports it.
     """
     try:
         yield
-    except (InputError, OSError, FloatingPointError, Warning):
+    except FloatingPointError:
+        end_processes()
+        if trainer.is_global_zero:
+            raise
+        sys.exit(1)
+    except (InputError, OSError, Warning):
         raise
     except Exception as error:
         if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error):

@@ -2,10 +2,7 @@
 
 import inspect
 import os
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Literal
 
 import lightning
@@ -154,15 +151,3 @@ def end_processes() -> None:
     """End the group of processes; its threads would abort a process that exits while they run."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
-
-
-@contextmanager
-def one_message(trainer: lightning.Trainer) -> Iterator[None]:
-    """Let only the first process report a loss that is not finite, which ends all of them."""
-    try:
-        yield
-    except FloatingPointError:
-        end_processes()
-        if trainer.is_global_zero:
-            raise
-        sys.exit(1)

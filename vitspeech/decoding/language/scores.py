@@ -17,6 +17,7 @@ Shapes: C classes of the search (C - 1 units and the blank).
 
 from bisect import bisect_left
 from collections.abc import Hashable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy
@@ -156,8 +157,12 @@ def check_spelling(model: NgramModel, words: Sequence[str], labels: Sequence[str
         raise InputError(f"the recognizer's units can spell no word of the language model; {first}")
 
 
-def new_scores(model: NgramModel, labels: Sequence[str], weight: float, bonus: float) -> LanguageScores:
-    """The scores of a language model for a search over `labels`, which it must fit."""
+@lru_cache(maxsize=4)
+def new_scores(model: NgramModel, labels: tuple[str, ...], weight: float, bonus: float) -> LanguageScores:
+    """The scores of a language model for a search over `labels`, which it must fit.
+
+    Searches share them, since they keep the probabilities that they met.
+    """
     spells_words = model.kind == "words" != vocabulary_kind(labels)
     return (WordScores if spells_words else UnitScores)(model, labels, weight, bonus)
 
