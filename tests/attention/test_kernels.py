@@ -9,7 +9,7 @@ from vitspeech.attention import (
     RelativePositions,
     truncated_attention,
 )
-from vitspeech.attention.kernels import Kernel, Request, choose_kernel, request_for
+from vitspeech.attention.kernels import Kernel, Request, choose_dense, choose_kernel, request_for
 from vitspeech.attention.scores import SCORES
 from vitspeech.attention.windowed.blocks import BLOCK
 
@@ -29,11 +29,6 @@ TABLE = [
     ({"keys": 1025, **RELATIVE}, BLOCKWISE),
     ({"keys": 64, **ADDITIVE}, BLOCKWISE),
     ({"keys": 64, **RELATIVE, **NONLINEAR}, PAIRWISE),
-    # A mask or another sequence: every pair is computed.
-    ({"keys": 64, "masked": True, **WINDOW}, FUSED),
-    ({"keys": 2048, "masked": True, **RELU}, EXPLICIT),
-    ({"keys": 64, "cross": True}, FUSED),
-    ({"keys": 2048, "cross": True, **RELATIVE, **WINDOW}, EXPLICIT),
     # A window on CPU.
     ({"keys": 8 + 2 + BLOCK, **WINDOW}, EXPLICIT),
     ({"keys": 8 + 2 + BLOCK + 1, **WINDOW}, BLOCKWISE),
@@ -68,16 +63,21 @@ def test_each_request_has_its_kernel(request_, kernel):
     assert choose_kernel(request_) is kernel
 
 
+def test_with_a_mask_or_another_sequence_every_pair_is_computed():
+    assert choose_dense(Request(64, **WINDOW)) is FUSED
+    assert choose_dense(Request(2048, **RELU)) is choose_dense(Request(2048, **RELATIVE, **WINDOW)) is EXPLICIT
+
+
 def test_the_table_has_every_kernel():
     assert {kernel for _, kernel in TABLE} == set(Kernel)
 
 
 def test_a_request_describes_the_tensors():
     key, value = torch.empty(2, 3, 11, 8), torch.empty(2, 3, 11, 5, dtype=torch.bfloat16)
-    options = {"window": (4, None), "padding": True, "masked": False, "cross": True}
+    options = {"window": (4, None), "padding": True}
     options |= {"relative": RelativePositions(8), "dropout": 0.1}
     stated = request_for(key, value, SCORES["additive"](3, 8), normalizer="relu", **options)
-    expected = Request(11, 5, "cpu", torch.bfloat16, False, False, True, False, True, (4, None), True, False, True)
+    expected = Request(11, 5, "cpu", torch.bfloat16, False, False, True, False, True, (4, None), True)
     assert dataclasses.asdict(stated) == dataclasses.asdict(expected)
     plain = request_for(key, key, SCORES["cosine"](3, 8), normalizer="softmax", relative=None, dropout=0.0)
     assert plain == Request(11, 8, linear=False)

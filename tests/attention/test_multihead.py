@@ -15,6 +15,7 @@ from torch.testing import assert_close
 
 from vitspeech.attention import MultiHeadAttention, causal_mask, multihead, padding_mask
 from vitspeech.attention.kernels import Kernel
+from vitspeech.attention.windowed import truncated
 from vitspeech.errors import InputError
 
 LENGTHS = torch.tensor([11, 7, 2])
@@ -83,7 +84,9 @@ CASES = {
 @pytest.mark.parametrize("fused", [False, True], ids=["explicit", "fused"])
 @pytest.mark.parametrize("case", CASES)
 def test_equals_pytorch_in_values_gradients_and_weights(case, fused, monkeypatch):
-    monkeypatch.setattr(multihead, "choose_kernel", lambda request: Kernel.FUSED if fused else Kernel.EXPLICIT)
+    kernel = Kernel.FUSED if fused else Kernel.EXPLICIT
+    monkeypatch.setattr(multihead, "choose_dense", lambda request: kernel)
+    monkeypatch.setattr(truncated, "choose_kernel", lambda request: kernel)
     keys, our_masks, their_masks = CASES[case]
     ours, x = attention(), sequence(3, 11, 35)
     theirs = reference(ours)

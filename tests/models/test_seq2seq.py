@@ -106,10 +106,6 @@ def test_a_recurrent_encoder_takes_the_place_of_attention():
     "call, message",
     [
         (lambda: Seq2Seq(), "units=0"),
-        (
-            lambda: seq2seq(encoder=RecurrentEncoder(8)),
-            "encoder=RecurrentEncoder has width=8, but the tokens have width=12",
-        ),
         (lambda: seq2seq(decoder=torch.nn.Linear(2, 2)), "decoder=Linear is no decoder"),
         (lambda: seq2seq().encode(torch.tensor([[1], [-1]])), "sequence 1 of the batch is empty"),
     ],

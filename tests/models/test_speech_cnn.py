@@ -11,14 +11,6 @@ def network(**arguments):
     return SpeechCNN(7, SpeechFrontend(11, mels=17, stride=2), **arguments)
 
 
-def test_waveforms_become_one_row_of_logits_each():
-    assert network(depth=2, kernel=5)(torch.randn(5, 16_000)).shape == (5, 7)
-    maps = network().forward_features(torch.randn(5, 16_000))
-    assert maps.shape == (5, 11, 46)
-    assert network().forward_head(maps, pre_logits=True).shape == (5, 11)
-    assert SpeechCNN(tokens=SpeechFrontend(11, mels=17, stride=2))(torch.randn(5, 16_000)).shape == (5, 11)
-
-
 def test_a_token_reaches_as_far_as_its_kernels_do():
     made = network(depth=2, kernel=5).double().eval()
     seen = []

@@ -68,8 +68,6 @@ class Request:
         dropout: Whether attention weights are dropped.
         window: Past context and look-ahead in tokens, each `None` for unlimited; `None` for full attention.
         padding: Whether there is a padding mask.
-        masked: Whether there is a mask besides padding and window.
-        cross: Whether keys are those of another sequence.
     """
 
     keys: int
@@ -83,8 +81,6 @@ class Request:
     dropout: bool = False
     window: tuple[int | None, int | None] | None = None
     padding: bool = False
-    masked: bool = False
-    cross: bool = False
 
     @property
     def fusable(self) -> bool:
@@ -102,7 +98,7 @@ def request_for(
     dropout: float,
     **options: bool | tuple[int | None, int | None] | None,
 ) -> Request:
-    """The request for these keys and values; `options` are `window`, `padding`, `masked` and `cross`."""
+    """The request for these keys and values; `options` are `window` and `padding`."""
     return Request(
         keys=key.shape[2],
         width=min(key.shape[3], value.shape[3]),
@@ -118,17 +114,15 @@ def request_for(
 
 
 def choose_kernel(request: Request) -> Kernel:
-    """The kernel that computes a request."""
+    """The kernel for self-attention whose only masks are a window and padding."""
     # An exported graph has any number of keys; the other kernels are traced for the number at hand.
-    if request.cross or request.masked or torch.compiler.is_exporting():
+    if torch.compiler.is_exporting() or (request.window is None and request.fusable):
         return choose_dense(request)
-    if request.window is not None:
-        return choose_windowed(request, *request.window)
-    return choose_dense(request) if request.fusable else choose_windowed(request, None, None)
+    return choose_windowed(request, *(request.window or (None, None)))
 
 
 def choose_dense(request: Request) -> Kernel:
-    """The kernel for every query over every key, with any mask."""
+    """The kernel for every query over every key, with any mask, or of another sequence."""
     short_half = request.device == "cpu" and request.dtype in HALF and request.keys < HALF_FUSED_FROM_KEYS
     return Kernel.FUSED if request.fusable and not short_half else Kernel.EXPLICIT
 

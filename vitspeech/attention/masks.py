@@ -6,6 +6,8 @@ combine with `&`.
 Shapes: B batch, T query tokens, S source tokens.
 """
 
+import functools
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -67,6 +69,26 @@ def window_counts(padding: Tensor | None, tokens: int, left: int, right: int, de
     before = F.pad(valid.cumsum(1), (1, 0))
     position = torch.arange(tokens, device=device)
     return before[:, (position + right + 1).clamp(max=tokens)] - before[:, (position - left).clamp(min=0)]
+
+
+def allowed_pairs(
+    query: Tensor, key: Tensor, left: int | None, right: int | None, padding: Tensor | None, mask: Tensor | None = None
+) -> Tensor | None:
+    """Combine window, padding and mask into one mask; `None` allows everything.
+
+    Shape:
+        query (B, H, T, K), key (B, H, S, K), padding (B, S), mask that broadcasts to (B, H, T, S) -> the same
+    """
+    parts = []
+    if padding is not None:
+        check_padding(padding, query.shape[0], key.shape[-2])
+        parts.append(padding[:, None, None])
+    if mask is not None:
+        check_mask(mask)
+        parts.append(torch.atleast_2d(mask))
+    if left is not None or right is not None:
+        parts.append(window_mask(query.shape[-2], key.shape[-2], left, right, query.device))
+    return functools.reduce(torch.logical_and, parts) if parts else None
 
 
 def check_context(left: int | None, right: int | None) -> None:

@@ -4,15 +4,14 @@ Shapes: B batch, T query tokens, S source tokens, D model width, H heads, K = D 
 """
 
 import copy
-from functools import reduce
 from typing import Literal, Self
 
 import torch
 from torch import Tensor, nn
 
 from vitspeech.attention.dense import attend, attend_dense, attend_fused, attend_pairs
-from vitspeech.attention.kernels import Kernel, choose_kernel, request_for
-from vitspeech.attention.masks import check_context, check_mask, check_padding, window_mask
+from vitspeech.attention.kernels import Kernel, choose_dense, request_for
+from vitspeech.attention.masks import allowed_pairs, check_context
 from vitspeech.attention.positions import IN_ATTENTION, RelativePositions, Rotary
 from vitspeech.attention.scores import NORMALIZERS, Score, make_score
 from vitspeech.attention.windowed.truncated import truncated_attention
@@ -126,24 +125,13 @@ class MultiHeadAttention(nn.Module):
         query, key, value = self.project(x, source)
         dropout = self.dropout if self.training else 0.0
         options = {"normalizer": self.normalizer, "relative": self.relative, "dropout": dropout}
-        request = request_for(
-            key,
-            value,
-            self.score,
-            **options,
-            window=None if self.left is None and self.right is None else (self.left, self.right),
-            padding=padding is not None,
-            masked=mask is not None,
-            cross=source is not None,
-        )
-        kernel = choose_kernel(request)
-        if kernel not in (Kernel.FUSED, Kernel.EXPLICIT):
-            attended = truncated_attention(
-                query, key, value, self.left, self.right, padding=padding, score=self.score, **options
-            )
+        if source is None and mask is None:
+            options |= {"padding": padding, "score": self.score}
+            attended = truncated_attention(query, key, value, self.left, self.right, **options)
         else:
             allowed = self.build_mask(query, key, padding, mask)
-            attended = attend_dense(query, key, value, allowed, self.score, fused=kernel is Kernel.FUSED, **options)
+            fused = choose_dense(request_for(key, value, self.score, **options)) is Kernel.FUSED
+            attended = attend_dense(query, key, value, allowed, self.score, fused=fused, **options)
         return self.output(self.merge_heads(attended))
 
     def weights(
@@ -225,17 +213,7 @@ class MultiHeadAttention(nn.Module):
 
     def build_mask(self, query: Tensor, key: Tensor, padding: Tensor | None, mask: Tensor | None) -> Tensor | None:
         """Combine padding, mask and window into one mask that broadcasts to (B, H, T, S); `None` allows everything."""
-        queries, keys = query.shape[-2], key.shape[-2]
-        parts = []
-        if padding is not None:
-            check_padding(padding, query.shape[0], keys)
-            parts.append(padding[:, None, None])
-        if mask is not None:
-            check_mask(mask)
-            parts.append(torch.atleast_2d(mask))
-        if self.left is not None or self.right is not None:
-            parts.append(window_mask(queries, keys, self.left, self.right, query.device))
-        return reduce(torch.logical_and, parts) if parts else None
+        return allowed_pairs(query, key, self.left, self.right, padding, mask)
 
 
 def make_positions(positions: str | nn.Module | None, width: int) -> tuple[Rotary | None, RelativePositions | None]:

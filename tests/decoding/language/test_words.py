@@ -16,9 +16,9 @@ from vitspeech.decoding.language.ngrams import UNKNOWN
 from vitspeech.decoding.language.scores import UNKNOWN_COST, UnitScores, WordScores, new_scores
 from vitspeech.decoding.vocabulary import to_text
 
-WORDS = ["a", "ab", "ba", "never"]
+WORDS = ("a", "ab", "ba", "never")
 MODEL = estimate([[0, 1, 0], [2, 1, 0], [1], [2]], WORDS, 3, kind="words", has_unknown=True)
-CHARACTERS, PIECES = [" ", "a", "b"], ["▁", "▁a", "b", "a"]
+CHARACTERS, PIECES = (" ", "a", "b"), ("▁", "▁a", "b", "a")
 
 
 def word_score(units, labels, weight, bonus):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vitspeech.attention.dense import attend_dense, attend_fused
 from vitspeech.attention.kernels import Kernel, choose_kernel, request_for
-from vitspeech.attention.masks import check_context, check_padding, window_counts, window_mask
+from vitspeech.attention.masks import allowed_pairs, check_context, check_padding, window_counts
 from vitspeech.attention.positions import RelativePositions
 from vitspeech.attention.scores import NORMALIZERS, ScaledDot, Score
 from vitspeech.attention.windowed import pairwise
@@ -70,10 +70,10 @@ def truncated_attention(
         check_padding(padding, batch, tokens)
     score = ScaledDot(heads, width) if score is None else score
     options = {"normalizer": normalizer, "relative": relative, "dropout": dropout}
-    kernel = choose_kernel(request_for(key, value, score, **options, window=(left, right), padding=padding is not None))
+    window = None if left is None and right is None else (left, right)
+    kernel = choose_kernel(request_for(key, value, score, **options, window=window, padding=padding is not None))
     if kernel in (Kernel.FUSED, Kernel.EXPLICIT):
-        mask = window_mask(tokens, tokens, left, right, query.device)
-        mask = mask if padding is None else mask & padding[:, None, None]
+        mask = allowed_pairs(query, key, left, right, padding)
         return attend_dense(query, key, value, mask, score, fused=kernel is Kernel.FUSED, **options)
     last = max(tokens - 1, 0)
     left, right = (last if context is None else min(context, last) for context in (left, right))
