@@ -23,7 +23,6 @@ from api_pages import api
 from vitspeech.checkpoint.models_table import of_all_starts, percentages, recognizes_words
 from vitspeech.checkpoint.models_table import table as models_table
 from vitspeech.errors import InputError
-from vitspeech.inference.spotting import WordSpotter
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "checkpoints/README.md", "docs/**/*.md")
@@ -208,12 +207,10 @@ def latency() -> list[str]:
             name, content = path.parent.name, card(path.parent.name)
             if content.get("look_ahead_ms") is None or name == "speech-encoder":  # a start for spotters
                 continue
-            model, decided = vitspeech.load(path.parent), "–"
-            if "seconds" in model.preprocessing:
-                spotter = WordSpotter(model)
-                decided = f"{1000 * spotter.latency_samples / spotter.stream.sample_rate_hz:.0f}"
-            times = (f"{content[key]:.0f}" for key in ("look_ahead_ms", "delay_ms"))
-            yield f"`{name}`", *times, decided, str(AFTER_THE_END_MS.get(name, "–"))
+            words = vitspeech.load(path.parent).stream()
+            decided_ms = 1000 * words.latency_samples / words.stream.sample_rate_hz
+            times = (f"{number:.0f}" for number in (content["look_ahead_ms"], content["delay_ms"], decided_ms))
+            yield f"`{name}`", *times, str(AFTER_THE_END_MS.get(name, "–"))
 
     return markdown(["ms", "look-ahead", "first output", "first decision", "after the word's end"], rows())
 

@@ -134,4 +134,5 @@ _NAMES_IN_MODULE = {
 }
 _MODULE_OF = {name: f"vitspeech.{module}" for module, names in _NAMES_IN_MODULE.items() for name in names.split()}
 __all__ = sorted(_MODULE_OF)
-__getattr__, __dir__ = on_first_use(__name__, _MODULE_OF)
+_ELSEWHERE = dict.fromkeys(("create_model", "from_pretrained", "pipeline", "AutoModel", "load_model"), "load")
+__getattr__, __dir__ = on_first_use(__name__, _MODULE_OF, _ELSEWHERE)

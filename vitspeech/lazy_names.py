@@ -7,17 +7,21 @@ from importlib import import_module
 from typing import Any
 
 
-def on_first_use(package: str, module_of: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def on_first_use(
+    package: str, module_of: Mapping[str, str], elsewhere: Mapping[str, str] | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` of a package that imports each name from its module, on first use.
 
-    `dir` lists these names alone. The error for another name says which is nearest, whatever its case.
+    `dir` lists these names alone. The error for another name says which is nearest, whatever its case, or what does the
+    same as a name of another library, `elsewhere`.
     """
     attributes = vars(sys.modules[package])
 
     def find(name: str) -> Any:
         if name not in module_of:
+            hint = f"; use {package}.{elsewhere[name]}" if elsewhere and name in elsewhere else nearest(name, module_of)
             # With the name alone Python does not add a guess of its own.
-            raise AttributeError(f"module {package!r} has no attribute {name!r}{nearest(name, module_of)}", name=name)
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}", name=name)
         attributes[name] = getattr(import_module(module_of[name]), name)
         return attributes[name]
 

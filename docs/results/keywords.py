@@ -4,7 +4,7 @@
 python docs/results/keywords.py ROOT RUN [RUN ...] [--clips 600]
 
 ROOT has Speech Commands and LibriSpeech train-clean-5; each RUN is a finished run. Prints a table of misses at rates of
-false alarms, by the protocol of docs/spotting.md, and false alarms an hour at 10 % misses.
+false alarms, by the protocol of docs/spotting.md, and false alarms per hour at 10 % misses.
 """
 
 import argparse

@@ -32,7 +32,7 @@ from vitspeech.spotting.streams import NAMES, SPEECH, MakeStreams, sound_streams
 
 REFRACTORY_S = 1.0
 SPAN_S = 1.0  # a detection is taken to be on a word of the last second
-RATES = ("0.5", "1", "3", "10")  # false alarms an hour of continuous speech, at which misses are given
+RATES = ("0.5", "1", "3", "10")  # false alarms per hour of continuous speech, at which misses are given
 Make = Callable[[Sequence[str]], Spotter]  # a spotter of some words; without words, of all that it knows
 
 

@@ -51,7 +51,7 @@ def test_broken_pictures_are_a_line_each_and_the_rest_is_printed(command, finish
     lines = result.stderr.replace("\r", "\n").splitlines()  # the progress bar ends its own with \\r
     first, second = (line for line in lines if line.startswith("vitspeech"))
     assert result.returncode == 3 and "Traceback" not in result.stderr
-    assert first.startswith(f"vitspeech predict: {pictures / '000.png'}: not a picture that can be read")
+    assert first.startswith(f"vitspeech predict: {pictures / '000.png'}: not an image that can be read")
     assert second == f"vitspeech predict: {pictures / '069b.png'}: empty (0 bytes)"
 
 

@@ -30,7 +30,7 @@ def test_spot_leaves_a_report(command, finished_speech_run, folders, tmp_path):
     )
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
-    assert lines[0].startswith("false alarms an hour, continuous speech: ")
+    assert lines[0].startswith("false alarms per hour, continuous speech: ")
     assert any(line.startswith("missed, 5 dB: ") for line in lines)
     assert lines[-1].startswith(str(tmp_path / "r" / "report.html")) and "real-time factor" in lines[-1]
     names = {"report.html", "det.png", "summary.json", "detections.csv", "words.csv", "recordings.csv", "alarms"}
@@ -104,7 +104,7 @@ def test_tune_writes_thresholds_into_the_card(command, model, folders_of_all_wor
     assert json.loads((model / "card.json").read_text()) == card
     result = command("tune", model, "--alarms-per-hour", 50_000, *rest)
     lines = result.stdout.splitlines()
-    assert lines[0].startswith("wanted an hour") and lines[-1] == str(model / "card.json")
+    assert lines[0].startswith("wanted per hour") and lines[-1] == str(model / "card.json")
     assert lines[-2] == "The model has no label unknown."
     written = json.loads((model / "card.json").read_text())
     assert set(written["spotting"]["thresholds"]) == set(ALL_WORDS)
@@ -149,7 +149,7 @@ def test_spot_measures_false_alarms_alone(command, finished_speech_run, folders,
     result = command("spot", finished_speech_run, "--speech", folders[1], *rest)
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
-    assert lines[0].startswith("false alarms an hour, continuous speech: ") and "keywords: " not in result.stdout
+    assert lines[0].startswith("false alarms per hour, continuous speech: ") and "keywords: " not in result.stdout
     assert lines[-2] == "Without --keywords, misses are not measured."
 
 

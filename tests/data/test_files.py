@@ -39,7 +39,7 @@ def test_a_folder_stands_for_its_files_and_those_of_linked_folders_but_not_hidde
         (tmp_path / name).touch()
     (tmp_path / "pictures" / "link").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "elsewhere" / "loop").symlink_to(tmp_path / "pictures")
-    found = list(walk_files([tmp_path / "pictures"], {".jpg"}, "picture"))
+    found = list(walk_files([tmp_path / "pictures"], {".jpg"}, "image"))
     assert [file.relative_to(tmp_path).as_posix() for file in found] == ["pictures/b.JPG", "pictures/link/a.jpg"]
 
 
@@ -60,10 +60,10 @@ def test_a_folder_is_walked_in_the_order_of_sorted_paths(tree):
 
 def test_each_path_is_checked_before_the_first_file(tree):
     (tree / "void").mkdir()
-    with pytest.raises(FileNotFoundError, match=r"void: no picture in this folder \(\.jpg, \.png\)"):
-        next(walk_files([tree, tree / "void"], {".jpg", ".png"}, "picture"))
+    with pytest.raises(FileNotFoundError, match=r"void: no image in this folder \(\.jpg, \.png\)"):
+        next(walk_files([tree, tree / "void"], {".jpg", ".png"}, "image"))
     with pytest.raises(FileNotFoundError, match=r"nowhere: no such file or folder"):
-        next(walk_files([tree, tree / "nowhere"], {".jpg"}, "picture"))
+        next(walk_files([tree, tree / "nowhere"], {".jpg"}, "image"))
 
 
 def test_a_folder_that_several_links_lead_to_is_entered_once(tree, tmp_path):

@@ -188,7 +188,7 @@ def test_a_row_that_cannot_be_read_costs_that_row(tmp_path, storage, wrong):
         write(rows if split == "train" else rows[:7], PICTURES, tmp_path / f"set/{split}.parquet")
     write(rows[5:9], PICTURES, tmp_path / "set/test.parquet")
     made = partial(HuggingFaceImages, str(tmp_path / "set"), image=8, batch=8, storage=storage, workers=0)
-    problem = r"set, test: row 2: not a picture that can be read"
+    problem = r"set, test: row 2: not an image that can be read"
     with pytest.raises(InputError, match=f"1 of 4 files of test cannot be read: .*{problem}"):
         made().setup("fit")
     data = made(broken=0.5)
@@ -208,7 +208,7 @@ def test_a_path_in_a_table_opens_no_file(tmp_path):
     rows = [*pictures(0, 3), {"img": {"bytes": None, "path": str(tmp_path / "private.png")}, "label": 0}]
     for split in ("train", "validation", "test"):
         write(rows, PICTURES, tmp_path / f"set/{split}.parquet")
-    with pytest.raises(InputError, match=r"row 3, .*private.png: not a picture that can be read"):
+    with pytest.raises(InputError, match=r"row 3, .*private.png: not an image that can be read"):
         HuggingFaceImages(str(tmp_path / "set"), image=8).setup("fit")
 
 

@@ -128,9 +128,7 @@ def test_a_set_that_outgrows_exact_sizes_changes_little():
 
 
 def test_too_few_items_or_speakers_are_one_clear_line():
-    message = (
-        r"^words: 2 recordings, pictures or speakers are too few to hold out some for validation and test; add more"
-    )
+    message = r"^words: 2 recordings, images or speakers are too few to hold out some for validation and test; add more"
     for keys in (["a.wav", "b.wav"], ["eve", "adam"] * 50):
         with pytest.raises(ValueError, match=message):
             hashed_splits(keys, BOTH, ROOT)

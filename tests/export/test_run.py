@@ -343,7 +343,7 @@ def test_truncated_recordings_are_refused(bare, exported, tmp_path, ending, mess
 def test_pictures_that_cannot_be_read_are_refused(bare, exported, tmp_path):
     folder, broken = exported("vit-cifar10"), tmp_path / "broken.jpg"
     broken.write_bytes((SAMPLES / "cat.jpg").read_bytes()[:500])
-    for path, problem in ((broken, "broken or truncated"), (TALK, "not a picture"), (tmp_path, "a folder; give files")):
+    for path, problem in ((broken, "broken or truncated"), (TALK, "not an image"), (tmp_path, "a folder; give files")):
         assert f"{path}: {problem}" in refused(bare, folder, path, status=3)
 
 

@@ -129,9 +129,9 @@ BAD = {
     "no such picture": Bad("predict {run} nowhere.png", "nowhere.png: no such file"),
     "an empty picture": Bad("predict {run} a.png", "a.png: empty", write("a.png"), 3),
     "a broken picture": Bad(
-        "predict {run} a.png", "a.png: not a picture that can be read", write("a.png", b"\x89PNG\r\n\x1a\n1"), 3
+        "predict {run} a.png", "a.png: not an image that can be read", write("a.png", b"\x89PNG\r\n\x1a\n1"), 3
     ),
-    "a folder without pictures": Bad("predict {run} empty", "no picture in this folder", folder("empty")),
+    "a folder without pictures": Bad("predict {run} empty", "no image in this folder", folder("empty")),
     "a picture for a speech model": Bad("predict {speech} {picture}", "not a recording", status=3),
     "a pipe that nobody writes to": Bad("predict {speech} pipe.wav", "pipe.wav", pipe("pipe.wav"), 3),
     "a name in a circle": Bad("predict {run} loop.png", "loop.png", link("loop.png", "loop.png")),

@@ -1,5 +1,8 @@
 """The model object: what it takes, in which order and form it answers, and the folders that it writes."""
 
+import copy
+import re
+
 import numpy
 import pytest
 import soundfile
@@ -130,10 +133,10 @@ def test_a_prediction_prints_its_labels(classifier):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (5, "int: not a picture; give a path, a PIL image"),
-        ([None], "NoneType: not a picture"),
-        (numpy.zeros((7, 9, 5)), r"of shape \(7, 9, 5\): not a picture"),
-        (numpy.zeros((0, 9, 3)), r"of shape \(0, 9, 3\): not a picture"),
+        (5, "int: not an image; give a path, a PIL image"),
+        ([None], "NoneType: not an image"),
+        (numpy.zeros((7, 9, 5)), r"of shape \(7, 9, 5\): not an image"),
+        (numpy.zeros((0, 9, 3)), r"of shape \(0, 9, 3\): not an image"),
         (torch.randn(3, 32, 32) * 3, "floats within 0..1; normalized ones are for the network itself"),
         (numpy.zeros((9, 9, 3), int), "type int64 from 0 to 0 are neither uint8"),
         (numpy.full((9, 9, 3), numpy.nan), "from nan to nan"),
@@ -372,3 +375,22 @@ def test_half_precision_is_kept_only_with_the_card(tmp_path):
     model.card["weights"] = "float16"
     model.save(tmp_path / "half")
     assert "weights" not in vitspeech.load(tmp_path / "half").card
+
+
+def test_bytes_of_a_microphone_are_refused_with_what_makes_samples_of_them(spotter):
+    with pytest.raises(InputError, match=r"^bytes are not samples; numpy.frombuffer\(…, numpy.int16\)"):
+        spotter.stream().push(b"\0\0")
+
+
+def test_an_attribute_that_a_model_has_not_is_answered_with_where_it_is(classifier):
+    for name, hint in (
+        ("parameters", "; model.network.parameters is there"),
+        ("trainscribe", "; did you mean 'transcribe'?"),
+    ):
+        with pytest.raises(AttributeError, match=f"'Model' object has no attribute '{name}'{re.escape(hint)}$"):
+            getattr(classifier, name)
+    assert not hasattr(classifier, "num_classes_") and copy.deepcopy(classifier).labels == classifier.labels
+    with pytest.raises(InputError, match=r"vitspeech.load\('checkpoints/vit-cifar10'\)"):
+        vitspeech.Model("checkpoints/vit-cifar10")
+    with pytest.raises(AttributeError, match=r"'create_model'; use vitspeech.load$"):
+        vitspeech.create_model  # noqa: B018

@@ -132,7 +132,7 @@ def test_a_word_that_every_sentence_has_is_named(tmp_path):
         file.write_text(file.read_text().replace("IT IS LATE", "GO LATE").replace("STOP", "GO"))
     measurement = measure(spotter(), Plan(write_words(tmp_path / "words", count=2), speech, split="all", clips=4))
     lines = main_lines(measurement.summary(measurement.counts(SETTINGS), SETTINGS, "tiny"))
-    assert lines[0] == "false alarms an hour, continuous speech: not measured"
+    assert lines[0] == "false alarms per hour, continuous speech: not measured"
     assert lines[-1] == "Every recording of the speech has go: false alarms can't be counted in it."
 
 

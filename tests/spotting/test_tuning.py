@@ -33,7 +33,7 @@ from vitspeech.spotting.tune import (
 )
 
 WORDS = [f"word{number}" for number in range(12)]
-HOURS, AT_HALF, SCALE = 1.0, 40.0, 1.2  # alarms an hour of each word above a probability of 0.5; scale of their logits
+HOURS, AT_HALF, SCALE = 1.0, 40.0, 1.2  # alarms per hour of each word above a probability of 0.5; scale of their logits
 
 
 def sigmoid(value):
@@ -158,7 +158,7 @@ def test_a_refractory_period_is_taken_if_it_costs_no_word(words_s, expected):
 
 def test_a_rate_that_no_threshold_reaches_names_the_nearest(measurement):
     with pytest.raises(
-        InputError, match=r"no thresholds reach 1e-06 false alarms an hour of continuous speech: the nearest "
+        InputError, match=r"no thresholds reach 1e-06 false alarms per hour of continuous speech: the nearest "
     ):
         tune(measurement, {"speech": 1e-6})
 

@@ -196,7 +196,7 @@ def summary(model: Model) -> str:
     if "symbols" in model.preprocessing:
         return text
     takes = (
-        f"pictures of {model.preprocessing['image']} × {model.preprocessing['image']} pixels"
+        f"images of {model.preprocessing['image']} × {model.preprocessing['image']} pixels"
         if "image" in model.preprocessing
         else f"speech at {model.preprocessing['sample_rate_hz'] / 1000:g} kHz"
     )

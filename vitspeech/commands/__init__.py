@@ -23,7 +23,7 @@ GROUPS = {
     },
     "measure": {
         "evaluate": "measure a released model or a finished run on its test set",
-        "spot": "measure a keyword spotter: misses against false alarms an hour, as a report",
+        "spot": "measure a keyword spotter: misses against false alarms per hour, as a report",
         "tune": "choose a keyword spotter's thresholds for a wanted rate of false alarms",
         "probe": "measure accuracy against the distance that a network has to bridge",
     },

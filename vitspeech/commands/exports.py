@@ -17,16 +17,16 @@ vitspeech export checkpoints/keywords-12 exported/words                     # a 
 vitspeech export checkpoints/keywords-12 exported/clips --offline                 # whole clips
 python exported/words/run.py talk.wav                                       # words with their times
 
-Before anything is written, ONNX Runtime and the network are compared on the sample recording or pictures; the folder is
+Before anything is written, ONNX Runtime and the network are compared on the sample recording or images; the folder is
 only written if they agree.
 """
-DEMO = """Serve a page that runs models in the browser: microphone, recordings, pictures, and what the heads attend to.
+DEMO = """Serve a page that runs models in the browser: microphone, recordings, images, and what the heads attend to.
 
 vitspeech demo checkpoints/keywords-12                                        # open the address that it prints
 vitspeech demo checkpoints/vit-cifar10 checkpoints/cnn-cifar10 runs/mine/0    # several models, to choose from
 vitspeech demo exported/words --out site                                      # only write it, for any web host
 
-Sound and pictures do not leave the browser. The page needs three files of onnxruntime-web: they are taken from the
+Sound and images do not leave the browser. The page needs three files of onnxruntime-web: they are taken from the
 cache (~/.cache/vitspeech) or, the first time, with npm; --runtime names a folder or an archive that has them.
 """
 PORT = 8000

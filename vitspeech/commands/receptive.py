@@ -15,11 +15,11 @@ COMPARE = """Compare the receptive fields of models: theoretical, effective, and
 vitspeech compare checkpoints/vit-cifar10 checkpoints/cnn-cifar10 --data ROOT -o report/
 vitspeech compare checkpoints/vit-cifar10 timm:resnet18 timm:convnext_atto --data ROOT -o report/
 vitspeech compare checkpoints/speech-commands checkpoints/speech-commands-truncated --data ROOT -o report/
-vitspeech compare checkpoints/vit-cifar10 timm:resnet18 --data photos/ -o report/            # any pictures
+vitspeech compare checkpoints/vit-cifar10 timm:resnet18 --data photos/ -o report/            # any images
 vitspeech compare timm:deit_tiny_patch16_224 --pretrained --data photos/ -o report/
 
 The models must be all for images or all for speech. The inputs are validation items of the data set on the first
-released model's card. If --data names a folder without it, they are the pictures or recordings in that folder: the
+released model's card. If --data names a folder without it, they are the images or recordings in that folder: the
 report has the accuracy of models that know the names of its subfolders as labels, and of others the agreement with
 their own predictions. The report folder gets report.html (one page that needs no network), a PNG per figure, and
 metrics.json with every number.
@@ -44,7 +44,7 @@ def compare(arguments: Sequence[str] | None = None) -> None:
     parser = command_line.parser("compare", COMPARE)
     add = parser.add_argument
     add("models", nargs="+", metavar="MODEL", help="folder of a released model or a run, or timm:NAME")
-    add("--data", metavar="ROOT", help="folder of the data set, or of any pictures or recordings")
+    add("--data", metavar="ROOT", help="folder of the data set, or of any images or recordings")
     add("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder of the report")
     add("--inputs", type=int, help="inputs for the receptive fields (default 200)")
     add("--answers", type=int, help="inputs for accuracies (default 500)")

@@ -77,7 +77,7 @@ def tune(arguments: Sequence[str] | None = None) -> None:
     add_plan(parser, split="validation")
     add("--keywords", type=Path, required=True, metavar="FOLDER", help="one folder of recordings per word")
     add("--alarms-per-hour", type=float, required=True, metavar="RATE", help="wanted rate of speech and of sounds each")
-    add("--others", type=float, metavar="RATE", help="false alarms an hour of other words (default: any)")
+    add("--others", type=float, metavar="RATE", help="false alarms per hour of other words (default: any)")
     add("--dry-run", action="store_true", help="write nothing")
     options = parser.parse_args(arguments)
 

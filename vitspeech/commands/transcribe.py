@@ -36,7 +36,7 @@ COLUMNS = {"file": "", "unit": "", "start_s": ".3f", "end_s": ".3f", "status": "
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run `vitspeech transcribe`: one line per recording or sequence, a table, or subtitles; then pictures."""
+    """Run `vitspeech transcribe`: one line per recording or sequence, a table, or subtitles; then figures."""
     options = parse(arguments)
 
     from vitspeech.inference.decode import check_search, with_default_beam

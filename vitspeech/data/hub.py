@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 CONVERTED = "refs/convert/parquet"  # the revision in which the hub keeps a copy of a set without its code
 WAIT_S = 4  # for an answer of the hub
-STREAMED = ("parquet", "arrow")  # builders of the library whose tables hold pictures and recordings
+STREAMED = ("parquet", "arrow")  # builders of the library whose tables hold images and recordings
 
 
 def imported() -> ModuleType:

@@ -24,7 +24,7 @@ MOST_BYTES = 2**30  # of a CSV file
 
 @dataclass(frozen=True, slots=True)
 class LabeledFile:
-    """A recording or picture; its location is the folder, or the CSV file and line, for messages."""
+    """A recording or image; its location is the folder, or the CSV file and line, for messages."""
 
     file: Path
     label: str

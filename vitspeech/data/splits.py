@@ -71,7 +71,7 @@ def hashed_splits(keys: Sequence[str], held_out: Sequence[str], root: Path) -> l
     if len(percentages) <= len(held_out):
         names = " and ".join(held_out)
         raise InputError(
-            f"{root}: {len(percentages)} recordings, pictures or speakers are too few to hold out some for {names}; "
+            f"{root}: {len(percentages)} recordings, images or speakers are too few to hold out some for {names}; "
             f"add more, or provide {names}"
         )
     splits = {key: split_at(value, held_out) for key, value in percentages.items()}

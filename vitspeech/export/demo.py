@@ -3,7 +3,7 @@
 FOLDER/index.html …               the page
 FOLDER/ort/                       onnxruntime-web
 FOLDER/models/NAME/               model.onnx and model.json of each model
-FOLDER/examples/                  a recording and pictures
+FOLDER/examples/                  a recording and images
 FOLDER/models.json                which models and examples there are
 FOLDER/model.schema.json          what the page accepts as model.json
 
@@ -71,7 +71,7 @@ def write_demo(
         folder: A new folder.
         runtime: From `web_runtime`.
         load: Loads a model that is not exported yet, as `vitspeech.load`. It is exported with its attention.
-        data: The folder of CIFAR-10, for test pictures as examples; see `write_test_pictures`.
+        data: The folder of CIFAR-10, for test images as examples; see `write_test_pictures`.
 
     Returns:
         The models: `folder`, `name` and `kind` of each.
@@ -132,17 +132,17 @@ def write_model(source: Path, target: Path, load: Callable[[Path], Model]) -> di
 
 
 def write_test_pictures(folder: Path, labels: Sequence[Sequence[str]], data: str | Path | None) -> list[str]:
-    """Write the first CIFAR-10 test picture of each label, if a model has these labels and the data set is there.
+    """Write the first CIFAR-10 test image of each label, if a model has these labels and the data set is there.
 
     The data set must be in the folder `data`; `None` looks in VITSPEECH_DATA. The `labels` are those of each model.
 
     Returns:
-        The names of the files, such as `ship-7.png` for test picture 7.
+        The names of the files, such as `ship-7.png` for test image 7.
     """
     names, root = LABELS[10], data or os.environ.get("VITSPEECH_DATA")
     if not any(list(each) == names for each in labels):
         if data is not None:
-            raise InputError(f"--data {data}: no model has the labels of CIFAR-10, whose test pictures it would show")
+            raise InputError(f"--data {data}: no model has the labels of CIFAR-10, whose test images it would show")
         return []
     try:
         test = Cifar(root=str(root)).official_split("test") if root else None

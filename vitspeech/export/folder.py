@@ -3,7 +3,7 @@
 FOLDER/model.onnx     the graph, which has the metadata, too
 FOLDER/decoder.onnx   a step of the decoder, of an encoder-decoder
 FOLDER/model.json     labels, times, preprocessing, thresholds, parity with the network, sha256 of the other files
-FOLDER/run.py         runs the model: picture or recording -> labels, words with their times, or a transcript
+FOLDER/run.py         runs the model: image or recording -> labels, words with their times, or a transcript
 FOLDER/*.py           what run.py imports; `runner` says what each kind needs
 FOLDER/LICENSE.*      the license of the package whose weights the graph has, of a model with `SpeechEmbedding`
 """

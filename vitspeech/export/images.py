@@ -1,6 +1,6 @@
 """An image classifier as a graph: pixels in, probabilities out, normalization inside; attention weights if wanted.
 
-Shapes: B batch, S side of a picture, C classes, H heads, T tokens: class tokens first, then patches in raster order.
+Shapes: B batch, S side of an image, C classes, H heads, T tokens: class tokens first, then patches in raster order.
 """
 
 import copy
@@ -80,7 +80,7 @@ class WithAttention(nn.Module):
     def metadata(self, pixels: Tensor) -> dict[str, Any]:
         """What a caller must know of the weights: `attention` (outputs and heads), `grid`, `class_tokens`.
 
-        The `pixels` are any picture. It is an `InputError` if the weights of a layer are not those of all class tokens
+        The `pixels` are any image. It is an `InputError` if the weights of a layer are not those of all class tokens
         and patches.
         """
         network = self.classifier.network
@@ -153,7 +153,7 @@ def pairs_of_weights(
 
 
 def batches(side: int) -> Iterator[Tensor]:
-    """Batches to compare: the sample pictures, shifted, mirrored and dimmed at random: uint8 (B, S, S, 3)."""
+    """Batches to compare: the sample images, shifted, mirrored and dimmed at random: uint8 (B, S, S, 3)."""
     numbers = generator()
     pictures = torch.stack([read_picture(FOLDER / name, side) for name in PICTURES]).movedim(1, 3).float()
     for size in BATCHES:

@@ -6,7 +6,7 @@ front end stays in float: log-mel features and patches lose most (docs/export.md
 
 `GraphNetwork` puts a graph in place of a network, so that what evaluates networks measures both graphs.
 
-Shapes: B batch, N samples, T tokens, C classes, S side of a picture.
+Shapes: B batch, N samples, T tokens, C classes, S side of an image.
 """
 
 import itertools
@@ -120,7 +120,7 @@ def to_int8(
 
 
 def measured(model: Model, spec: ExportSpec, graph: bytes, data: LightningDataModule) -> dict[str, float]:
-    """The main metric, `bytes`, and median `milliseconds` of one input (a picture, a clip, or a step) on one core."""
+    """The main metric, `bytes`, and median `milliseconds` of one input (an image, a clip, or a step) on one core."""
     running = session(graph)
     search = Search(**model.card.get("metrics", {}).get("search", {}))
     network = GraphNetwork(model.network, spec, {FILE: running}).eval()

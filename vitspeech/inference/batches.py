@@ -18,7 +18,7 @@ from vitspeech.data.tables import Columns, GrowingTable
 from vitspeech.errors import InputError, check_number
 
 Read, Result = TypeVar("Read"), TypeVar("Result")
-Input = Any  # a Path, or a picture or sound in memory
+Input = Any  # a Path, or an image or sound in memory
 OnError = Callable[[Input, Exception], None]
 READERS = min(4, os.cpu_count() or 1)  # threads; they read and decode without Python's lock
 BATCHES_AHEAD = 2  # that are read, or waiting to be read, while the network runs
@@ -46,7 +46,7 @@ def walk_inputs(inputs: Any, axes: int, walk: Callable[[Iterable[Any]], Iterator
     """One input or several ones, in order; folders are replaced by their files.
 
     Args:
-        inputs: A path, a picture or sound in memory, an array of several ones, or any iterable of these.
+        inputs: A path, an image or sound in memory, an array of several ones, or any iterable of these.
         axes: As in `is_single`.
         walk: Gives the files of paths.
     """

@@ -1,6 +1,7 @@
-"""The object that a user works with: a released model that takes files, pictures and sound, and saves itself."""
+"""The object that a user works with: a released model that takes files, images and sound, and saves itself."""
 
 import copy
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,7 @@ from vitspeech.inference.stream import FULL_SCALE
 from vitspeech.inference.symbols import transcribe_symbols
 from vitspeech.inference.transcript import Transcript, is_transcribing
 from vitspeech.inference.transcript_stream import TranscriptStream
+from vitspeech.lazy_names import nearest
 
 KEPT = ("look_back_ms", "look_ahead_ms", "delay_ms", "weights_from")  # of a card, whatever the network learns
 
@@ -38,6 +40,19 @@ class Model(released.Model):
     `model(inputs)` does what the model is for: `predict`, `transcribe`, or of a model that labels frames the words with
     their times. `network` is the `nn.Module`, for tensors.
     """
+
+    def __new__(cls, network: Any = None, *_: Any, **__: Any) -> Self:
+        """Refuse a path in place of the network."""
+        if isinstance(network, str | os.PathLike):
+            raise InputError(f"a Model is made of a network; a folder is read by vitspeech.load({str(network)!r})")
+        return super().__new__(cls)
+
+    def __getattr__(self, name: str) -> Any:
+        """Say who has an attribute that a model has not."""
+        hint = (
+            f"; model.network.{name} is there" if hasattr(vars(self).get("network"), name) else nearest(name, dir(self))
+        )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name)
 
     def __call__(self, inputs: Any, **options: Any) -> Any:
         """`predict` of a classifier, `transcribe` of a model that outputs transcripts, or words with their times."""
@@ -51,12 +66,12 @@ class Model(released.Model):
     def predict(
         self, inputs: Any, *, top: int = 3, sample_rate: int | None = None, batch: int = predicting.BATCH
     ) -> Prediction | list[Prediction]:
-        """Classify pictures or recordings.
+        """Classify images or recordings.
 
         Args:
-            inputs: A path, a picture or sound; or a folder, a list or another iterable of these, which gives a list in
-                the same order. A picture is a PIL image, or an array or tensor of uint8 or of floats within 0..1,
-                (H, W, 3), (3, H, W) or gray (H, W); four axes are several pictures. Sound is an array or tensor of
+            inputs: A path, an image or sound; or a folder, a list or another iterable of these, which gives a list in
+                the same order. An image is a PIL image, or an array or tensor of uint8 or of floats within 0..1,
+                (H, W, 3), (3, H, W) or gray (H, W); four axes are several images. Sound is an array or tensor of
                 int16 or of floats within ±1, (N,) or of two channels (N, 2) or (2, N); three axes are several
                 recordings.
             top: Number of labels in `Prediction.probabilities`.
@@ -136,7 +151,7 @@ class Model(released.Model):
     ) -> Tensor | list[Tensor]:
         """What the network's head sees, such as for a classifier of your own.
 
-        Of a classifier they are the pooled features of pictures or clips, of other speech models the encoded tokens of
+        Of a classifier they are the pooled features of images or clips, of other speech models the encoded tokens of
         each recording, of up to a minute. Arguments and errors are as in `predict`.
 
         Shape:

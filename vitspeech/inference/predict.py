@@ -1,4 +1,4 @@
-"""Classify pictures and recordings, and compute their features."""
+"""Classify images and recordings, and compute their features."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ PICTURE_AXES, SOUND_AXES = 3, 2  # of one array, at most
 
 @dataclass(frozen=True, repr=False)
 class Prediction:
-    """The most probable labels of one picture or recording.
+    """The most probable labels of one image or recording.
 
     Args:
         probabilities: The probability of each of these labels, highest first.
@@ -70,7 +70,7 @@ def predict(
     Args:
         model: From `vitspeech.load`; its preprocessing determines whether it takes images or audio.
         paths: Files and folders, or one of them; a folder stands for all its images or recordings, sorted by path.
-            Pictures and sound in memory can stand in place of files, see `Model.predict`.
+            Images and sound in memory can stand in place of files, see `Model.predict`.
         top: Number of labels per file.
         sample_rate: Sample rate of sound in memory; `None` is that of the model.
         batch: Files per forward pass.
@@ -109,7 +109,7 @@ def run_clips(
     sample_rate: int | None = None,
     **options: Any,
 ) -> Iterator[tuple[Input, Any]]:
-    """Yield each picture or clip with its result. `compute` gets the network's input on the network's device.
+    """Yield each image or clip with its result. `compute` gets the network's input on the network's device.
 
     Arguments are as in `predict`; `options` are those of `run_in_batches`.
     """
@@ -137,7 +137,7 @@ def readers(
 
 
 def read_pixels(source: Input, side: int) -> Tensor:
-    """Read a file, or take a picture in memory: uint8 (3, side, side)."""
+    """Read a file, or take an image in memory: uint8 (3, side, side)."""
     return read_picture(source, side) if isinstance(source, Path) else to_picture(source, side)
 
 

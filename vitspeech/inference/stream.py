@@ -203,6 +203,10 @@ def to_samples(samples: Tensor | numpy.ndarray) -> Tensor:
     """
     if not isinstance(samples, Tensor):
         array = numpy.asarray(samples)
+        if array.dtype.kind in "SVUO":
+            raise InputError(
+                f"{type(samples).__name__} are not samples; numpy.frombuffer(…, numpy.int16) makes them of bytes"
+            )
         dtype = array.dtype.newbyteorder("=")
         if dtype.kind == "f":  # PyTorch has no longdouble
             dtype = min(dtype, numpy.dtype(numpy.float64), key=lambda one: one.itemsize)

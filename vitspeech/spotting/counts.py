@@ -127,7 +127,7 @@ class Counts:
         return result
 
     def alarm_rate(self, point: OperatingPoint, condition: int, word: int | None = None) -> dict[str, float]:
-        """False alarms an hour in a condition, of one word or of all: `alarms`, `hours`, `per_hour`.
+        """False alarms per hour in a condition, of one word or of all: `alarms`, `hours`, `per_hour`.
 
         The rate of all words is the sum of the words' rates, each over its own hours. The hours of all words are those
         that give this rate; without an alarm the fewest hours of a word.

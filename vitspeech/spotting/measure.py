@@ -21,7 +21,7 @@ from vitspeech.spotting.listening import ALARM, Heard, Listener
 from vitspeech.spotting.streams import KEYWORDS, OTHERS, SPEECH, sound_streams, speech_streams, word_streams
 
 SHIFTS = tuple(round(-6 + 0.1 * step, 1) for step in range(221))  # of all thresholds, in logits
-RATES = (0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 100.0)  # false alarms an hour of the tables
+RATES = (0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 100.0)  # false alarms per hour of the tables
 MISS_RATES = (0.05, 0.1, 0.2)  # at which false alarms are given
 SHORTEST_H = 0.001  # of speech
 

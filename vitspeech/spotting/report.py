@@ -45,11 +45,11 @@ FILES = {PAGE, JSON, DET, ALARMS, *TABLES}
 WORST = 10  # false alarms with sounds in each condition
 MARGIN_S = 0.6  # of audio before and after
 CAPTIONS = {
-    "words": "False alarms an hour and misses at the model's own thresholds, with 95 % intervals: Poisson (Garwood "
+    "words": "False alarms per hour and misses at the model's own thresholds, with 95 % intervals: Poisson (Garwood "
     "1936) for alarms, bootstrap over speakers for misses (Wilson 1927 if there are fewer "
     "than five speakers, or no word or every word is missed). Of words in sentences, the number that is reported at "
     "most.",
-    "reached": "The fewest misses at up to so many false alarms an hour, when all thresholds are shifted alike. At "
+    "reached": "The fewest misses at up to so many false alarms per hour, when all thresholds are shifted alike. At "
     "rates below one alarm in all hours heard, it is what is missed without any alarm.",
     "curve": "All thresholds are raised and lowered together, by the same amount in logits. The markers are the "
     "model's own thresholds, with 95 % intervals. In the gray area a rate can't be told from 0: no alarm in so many "
@@ -125,7 +125,7 @@ def main_table(summary: Mapping[str, Any]) -> Table:
     """The main numbers: every word, and all words in the last row, at the model's own thresholds."""
     point = summary["operating_point"]
     conditions, levels, inside = point["all"]["alarms"], point["all"]["misses"], point["inside_sentences"]
-    header = ["word", "threshold", *(f"false alarms an hour, {NAMES[name]}" for name in conditions)]
+    header = ["word", "threshold", *(f"false alarms per hour, {NAMES[name]}" for name in conditions)]
     header += [f"missed, {name}" for name in levels] + ["in sentences"] * bool(inside)
     rows = [header]
     for word, values in [*point["words"].items(), (None, point["all"])]:
@@ -144,7 +144,7 @@ def reached_table(summary: Mapping[str, Any]) -> Table:
     for condition, levels in summary["reached"].items():
         for level, values in levels.items():
             misses = values["misses_at_alarms_per_hour"]
-            rows = rows or [["alarms in; keywords with noise", *(f"{rate} an hour" for rate in misses)]]
+            rows = rows or [["alarms in; keywords with noise", *(f"{rate} per hour" for rate in misses)]]
             cells = ("–" if miss is None else f"{100 * miss:.1f} %" for miss in misses.values())
             rows.append([f"{NAMES[condition]}; {level}", *cells])
     return rows
@@ -190,8 +190,8 @@ def alt_text(summary: Mapping[str, Any]) -> str:
         level, values = next(iter(levels.items()))
         miss = values["misses_at_alarms_per_hour"]["10"]
         text = "not reached" if miss is None else f"{100 * miss:.0f} % misses"
-        parts.append(f"{NAMES[condition]}, {level}: {text} at 10 false alarms an hour")
-    return "Curves of misses against false alarms an hour. " + "; ".join(parts) + "."
+        parts.append(f"{NAMES[condition]}, {level}: {text} at 10 false alarms per hour")
+    return "Curves of misses against false alarms per hour. " + "; ".join(parts) + "."
 
 
 def stream_cells(item: Heard) -> tuple[str, str, str]:
@@ -268,7 +268,7 @@ def cut(measurement: Measurement, heard: Heard, candidate: Candidate) -> Alarm:
 
 
 def draw_det(summary: Mapping[str, Any]) -> bytes:
-    """A PNG of misses against false alarms an hour: a panel of all words for each condition, then one for each word.
+    """A PNG of misses against false alarms per hour: a panel of all words for each condition, then one for each word.
 
     A curve is drawn solid down to its last alarm. Without an alarm the rate is not 0 but below a bound, so the rest of
     the curve is one dashed line at the bound of the 95 % interval, and the area beyond it is gray.
@@ -281,7 +281,7 @@ def draw_det(summary: Mapping[str, Any]) -> bytes:
     for axes, condition in zip(numpy.atleast_1d(top.subplots(1, len(conditions))), conditions, strict=True):
         draw_panel(axes, summary, condition, None)
         axes.set_title(f"all words; {NAMES[condition]}, {summary['conditions'][condition]['hours']:.2f} h")
-        axes.set_xlabel("false alarms an hour")
+        axes.set_xlabel("false alarms per hour")
         axes.set_ylabel("misses")
     levels = summary["operating_point"]["all"]["misses"]
     labels = ["no noise" if level == "clean" else f"noise at {level}" for level in levels]
@@ -296,7 +296,7 @@ def draw_det(summary: Mapping[str, Any]) -> bytes:
         axes.set_title(plain(word), fontsize=10)
     for axes in grid[len(words) :]:
         axes.set_axis_off()
-    bottom.supxlabel(f"false alarms an hour of {NAMES[conditions[0]]}", fontsize=10)
+    bottom.supxlabel(f"false alarms per hour of {NAMES[conditions[0]]}", fontsize=10)
     bottom.supylabel("misses", fontsize=10)
     return as_png(figure)
 

@@ -51,9 +51,9 @@ GRID = {
     "shortest_s": (0.04, 0.1, 0.15, 0.2),
     "pause_s": (0.04, 0.08, 0.16),
 }
-LEAST_RATE = 1e-6  # false alarms an hour that may be wanted
+LEAST_RATE = 1e-6  # false alarms per hour that may be wanted
 REFRACTORY_S = 0.3  # is tried as well; the ends of two words are rarely closer
-RATE, LOOK_CLIPS, LOOK_HOURS = 0.5, 200, 1.0  # false alarms an hour, words and hours of speech after a training
+RATE, LOOK_CLIPS, LOOK_HOURS = 0.5, 200, 1.0  # false alarms per hour, words and hours of speech after a training
 QUICK = {  # of the decoder after a training: short runs of improbable tokens are candidates, which are decided early
     "token_probability": 0.3,
     "smoothing_s": 0.04,
@@ -69,7 +69,7 @@ class Choice:
 
     Args:
         thresholds: The threshold of each word.
-        expected: False alarms an hour in each condition, by the fitted tails.
+        expected: False alarms per hour in each condition, by the fitted tails.
         recall: Mean over words of the share that is found, all noise levels together.
         point: The detections counted at these thresholds.
     """
@@ -84,7 +84,7 @@ def choose(counts: Counts, wanted: Mapping[str, float]) -> Choice:
     """The threshold at which the expected rate of each condition is at most the wanted one, the same for all words.
 
     It is the lowest such threshold, but below one half only as far as that finds more words. If none reaches the wanted
-    rates (an hour, for each condition that counts), it is the highest one that finds a word.
+    rates (per hour, for each condition that counts), it is the highest one that finds a word.
     """
     limits = numpy.array([wanted.get(name, math.inf) for name in counts.conditions])
     rates, recalls = alarm_rates(counts), word_recalls(counts).mean(0)
@@ -115,7 +115,7 @@ def word_recalls(counts: Counts) -> numpy.ndarray:
 
 
 def alarm_rates(counts: Counts) -> numpy.ndarray:
-    """The expected false alarms an hour in each condition at each step: (S, G).
+    """The expected false alarms per hour in each condition at each step: (S, G).
 
     Alarms below the lowest step say nothing of the others, and are left out.
     """
@@ -196,7 +196,7 @@ def tune(measurement: Measurement, wanted: Mapping[str, float]) -> Tuned:
     name = max(wanted, key=lambda name: best.choice.expected[name] / wanted[name], default=None)
     if name and (rate := best.choice.expected[name]) > wanted[name]:
         raise InputError(
-            f"no thresholds reach {wanted[name]:g} false alarms an hour of {NAMES[name]}: the nearest rate is "
+            f"no thresholds reach {wanted[name]:g} false alarms per hour of {NAMES[name]}: the nearest rate is "
             f"{rate:.3g}, at which {100 * best.choice.recall:.1f} % of the words are found"
         )
     return with_refractory(measurement, best)
@@ -247,7 +247,7 @@ def operating_points(tuned: Tuned, wanted: Mapping[str, float]) -> Iterator[tupl
 def table(tuned: Tuned, wanted: Mapping[str, float]) -> list[str]:
     """The operating points as the lines of a table."""
     counts = tuned.counts
-    header = ["wanted an hour", *(f"{NAMES[name]}: expected, counted" for name in wanted)]
+    header = ["wanted per hour", *(f"{NAMES[name]}: expected, counted" for name in wanted)]
     rows = [[*header, *(f"missed, {level}" for level in counts.levels)]]
     for rate, choice, is_reached in operating_points(tuned, wanted):
         cells = [f"{rate:g}" if is_reached else f"{rate:g} (not reached)"]
@@ -295,7 +295,7 @@ def chosen(tuned: Tuned, record: Mapping[str, Any]) -> list[str]:
     for name, alarms in record["counted"].items():
         wanted, expected = record["wanted_alarms_per_hour"][name], record["expected_alarms_per_hour"][name]
         lines.append(
-            f"{NAMES[name].capitalize()}: {wanted:g} an hour wanted, {number(expected)} expected; counted "
+            f"{NAMES[name].capitalize()}: {wanted:g} per hour wanted, {number(expected)} expected; counted "
             f"{alarms['alarms']} in {alarms['hours']:.2f} h: {rate_text(alarms)}."
         )
         if wanted < (least := bound(alarms["hours"])):
@@ -322,7 +322,7 @@ def save_settings(model: str | Path, settings: SpottingSettings, choice: dict[st
 
 
 def settle(folder: Path, model: Model, keywords: Path | None, speech: Sequence[Path]) -> list[str]:
-    """Choose the threshold of a model that was just trained for `RATE` false alarms an hour, on validation recordings.
+    """Choose the threshold of a model that was just trained for `RATE` false alarms per hour, on validation recordings.
 
     It takes seconds: few words, at most an hour of speech of each folder, and the settings `QUICK` of the decoder,
     since a spotter that has heard few recordings is unsure. The card gets the settings.
@@ -355,7 +355,7 @@ def settle(folder: Path, model: Model, keywords: Path | None, speech: Sequence[P
         if counts.conditions:
             lines[-1] += (
                 f", with {alarms['alarms']} false alarms in {alarms['hours']:.2f} h of speech; expect about "
-                f"{number(choice.expected[SPEECH])} an hour (vitspeech tune sets another rate)"
+                f"{number(choice.expected[SPEECH])} per hour (vitspeech tune sets another rate)"
             )
     if missing := [word for word in words if word not in recorded]:
         lines.append(

@@ -123,7 +123,7 @@ def test_broken_files_are_reported_with_the_reason(tmp_path):
     noise = numpy.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=numpy.uint8)
     Image.fromarray(noise).save(tmp_path / "whole.png")
     (tmp_path / "half.png").write_bytes((tmp_path / "whole.png").read_bytes()[:4000])
-    for name, reason in (("empty", "0 bytes"), ("text", "not a picture"), ("half", "truncated"), ("apple", "HEIC")):
+    for name, reason in (("empty", "0 bytes"), ("text", "not an image"), ("half", "truncated"), ("apple", "HEIC")):
         with pytest.raises(ValueError, match=rf"{name}\.png: .*{reason}"):
             read_picture(tmp_path / f"{name}.png", 8)
 

@@ -183,7 +183,7 @@ def test_models_stand_side_by_side_and_below_each_other(page):
     assert vit["bottom"] <= cnn["top"]
     assert "no attention weights" in page.evaluate(f"document.querySelector('[data-model={CNN}]').textContent")
     assert page.evaluate(
-        f"/^\\d+\\.\\d ms per picture/.test(document.querySelector('[data-model={CNN}] .time').textContent)"
+        f"/^\\d+\\.\\d ms per image/.test(document.querySelector('[data-model={CNN}] .time').textContent)"
     )
 
 
@@ -191,7 +191,7 @@ def test_a_broken_picture_is_named_and_the_last_one_stays(page, tmp_path):
     before = shown(page, VIT)
     (tmp_path / "notes.png").write_text("no picture")
     page.set_input_files("#panel-images input[type=file]", tmp_path / "notes.png")
-    wait(page, "document.getElementById('alert').textContent.startsWith(\"notes.png can't be decoded as a picture\")")
+    wait(page, "document.getElementById('alert').textContent.startsWith(\"notes.png can't be decoded as an image\")")
     assert shown(page, VIT) == before
     choose(page, FOLDER / "horse.jpg")
     assert page.evaluate("document.getElementById('alert').hidden")
@@ -204,7 +204,7 @@ def test_camera(page):
     page.context.grant_permissions(["camera"])
     page.evaluate(f"{button}.click()")
     wait(page, "document.getElementById('panel-images').dataset.shown === 'camera'")
-    assert page.evaluate(f"{button}.textContent") == "Take picture"
+    assert page.evaluate(f"{button}.textContent") == "Take photo"
     assert page.evaluate("document.getElementById('alert').hidden")
     page.evaluate(f"{button}.click()")
     assert page.evaluate(f"{button}.textContent") == "Use camera"

@@ -30,17 +30,17 @@ IN_MEMORY_BYTES = 4 * 2**30
 
 
 class ImageFolder(ImageData):
-    """Pictures in ROOT/train/CLASS/*, ROOT/validation/CLASS/* (or `val`) and ROOT/test/CLASS/*.
+    """Images in ROOT/train/CLASS/*, ROOT/validation/CLASS/* (or `val`) and ROOT/test/CLASS/*.
 
-    If a split has no folder, a tenth of the training pictures of each class is held out for it, at least one of three.
-    A hash of the picture's name decides (`stratified_splits`), so that nearly all pictures keep their split when others
+    If a split has no folder, a tenth of the training images of each class is held out for it, at least one of three.
+    A hash of the image's name decides (`stratified_splits`), so that nearly all images keep their split when others
     are added, and splits depend neither on the seed nor on where ROOT lies. If ROOT has no folder `train`, its own
     folders are the classes. Data sets larger than 4 GiB are not held in memory: their files are read by worker
     processes, as with `storage: files`.
 
     Args:
         root: The folder described above.
-        image: Side in pixels to which the center square of each picture is scaled.
+        image: Side in pixels to which the center square of each image is scaled.
         **options: Those of `ImageData`: `batch`, `augment`, `seed`, `storage`, `workers` and `broken`.
     """
 
@@ -57,7 +57,7 @@ class ImageFolder(ImageData):
         self.labels = [folder.name for folder in class_folders(self.sources["train"])]
 
     def list_splits(self) -> dict[str, list[LabeledFile]]:
-        """The pictures of each split; some of training are held out for a split without a folder."""
+        """The images of each split; some of training are held out for a split without a folder."""
         splits = {split: list(files_in_folders(source, ENDINGS)) for split, source in self.sources.items()}
         check_labels(splits)
         check_files(splits)
@@ -90,5 +90,5 @@ class ImageFolder(ImageData):
 
     @property
     def read_file(self) -> Callable[[Path], Tensor]:
-        """Reads a picture's file."""
+        """Reads an image's file."""
         return partial(read_picture, side=self.image)

@@ -1,9 +1,9 @@
-"""Reading a picture of any size, mode and format as a square of 8-bit RGB: NumPy and Pillow are all it needs.
+"""Reading an image of any size, mode and format as a square of 8-bit RGB: NumPy and Pillow are all it needs.
 
-vitspeech reads pictures with it, and exported folders have a copy beside `run.py`.
+vitspeech reads images with it, and exported folders have a copy beside `run.py`.
 
 Black to white is 0 .. 255 in 8 bits, 0 .. 65535 in more bits (also in integers of 32 bits), and 0 .. 1 in floats, in
-every format; in a TIFF of 12 bits it is 0 .. 4095. A picture with values far beyond is refused: how bright it is meant
+every format; in a TIFF of 12 bits it is 0 .. 4095. An image with values far beyond is refused: how bright it is meant
 to be cannot be known.
 """
 
@@ -24,7 +24,7 @@ logging.getLogger("PIL").addHandler(logging.NullHandler())  # it would print wha
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # not EPS: Pillow gives it to Ghostscript
 MOST_PIXELS = 120_000_000  # decoded: up to 2 GB in between
 MOST_STATED = 2**28  # of a JPEG, which is decoded at a fraction of its size: phones have cameras of 200 megapixels
-DECODED = 4  # the side of a decoded picture is at least this multiple of the side that it is scaled to
+DECODED = 4  # the side of a decoded image is at least this multiple of the side that it is scaled to
 BEYOND = 0.1  # of the range of values: what resampling may add; it is cut off
 ORIENTATION, LONG = 0x0112, 4  # a tag of EXIF, and a type of 32 bits
 BITS, PHOTOMETRIC = 0x0102, 0x0106  # tags of TIFF
@@ -41,11 +41,11 @@ UPRIGHT = {
 
 
 class PictureError(ValueError):
-    """A file is not a picture that can be read; the message names it."""
+    """A file is not an image that can be read; the message names it."""
 
 
 def read_square(source: Path | BytesIO, side: int, name: object) -> numpy.ndarray:
-    """The center square of a picture, scaled and turned upright: uint8 RGB (side, side, 3); messages have the `name`.
+    """The center square of an image, scaled and turned upright: uint8 RGB (side, side, 3); messages have the `name`.
 
     Transparent pixels are blended with white. Of an animation it is the first frame.
     """
@@ -58,15 +58,15 @@ def read_square(source: Path | BytesIO, side: int, name: object) -> numpy.ndarra
 
 
 def to_square(picture: Image.Image, side: int) -> numpy.ndarray:
-    """As `read_square`, of a picture that is open."""
+    """As `read_square`, of an image that is open."""
     picture = ImageOps.fit(upright(to_8_bits(picture), picture), (side, side), Image.Resampling.BICUBIC)
     return numpy.array(picture.convert("RGB"))
 
 
 @contextmanager
 def opened(source: Path | BytesIO, side: int, name: object) -> Iterator[Image.Image]:
-    """Open a picture to decode it in the body; a JPEG is decoded at a fraction of its size, if enough for `side`."""
-    # Pillow warns of large pictures, which are counted below, and of odd metadata, which are not used.
+    """Open an image to decode it in the body; a JPEG is decoded at a fraction of its size, if enough for `side`."""
+    # Pillow warns of large images, which are counted below, and of odd metadata, which are not used.
     warnings.filterwarnings("ignore", module="PIL")
     try:
         with open_any(source) as picture:
@@ -85,7 +85,7 @@ def opened(source: Path | BytesIO, side: int, name: object) -> Iterator[Image.Im
 
 
 def open_any(source: Path | BytesIO) -> Image.Image:
-    """Open a picture of the known formats, and a JPEG of more pixels than Pillow opens."""
+    """Open an image of the known formats, and a JPEG of more pixels than Pillow opens."""
     try:
         return Image.open(source, formats=FORMATS)
     except Image.DecompressionBombError:
@@ -97,22 +97,22 @@ def open_any(source: Path | BytesIO) -> Image.Image:
 
 
 def problem(error: Exception, source: Path | BytesIO) -> str:
-    """What an error of Pillow says of a picture, in words."""
+    """What an error of Pillow says of an image, in words."""
     if isinstance(error, UnidentifiedImageError):
         with source.open("rb") if isinstance(source, Path) else source as file:
             file.seek(4)
             if file.read(4) == b"ftyp":
                 return "a HEIC, AVIF or video file, whatever its name says; convert it to JPEG"
-        return "not a picture that can be read (BMP, GIF, JPEG, PNG, PPM, TIFF or WebP)"
+        return "not an image that can be read (BMP, GIF, JPEG, PNG, PPM, TIFF or WebP)"
     if isinstance(error, Image.DecompressionBombError):
         return "too many pixels to decode; scale it down"
     if isinstance(error, MemoryError):
         return "too large for the memory"
-    return f"broken or truncated picture ({error}); copy it again"
+    return f"broken or truncated image ({error}); copy it again"
 
 
 def upright(pixels: Image.Image, picture: Image.Image) -> Image.Image:
-    """The pixels of a picture, turned as its EXIF says, of which nothing else is read: cameras and editors break it."""
+    """The pixels of an image, turned as its EXIF says, of which nothing else is read: cameras and editors break it."""
     try:
         orientation = find_orientation(picture.info.get("exif", b"")) or picture.getexif().get(ORIENTATION)
     except Exception:  # Pillow raises errors of any class for broken tags
@@ -145,7 +145,7 @@ def to_8_bits(picture: Image.Image) -> Image.Image:
 
 
 def gray_levels(picture: Image.Image) -> numpy.ndarray:
-    """The values of a picture of 16 bits or floats, scaled to 8 bits: uint8 (height, width)."""
+    """The values of an image of 16 bits or floats, scaled to 8 bits: uint8 (height, width)."""
     values, tags = numpy.asarray(picture), getattr(picture, "tag_v2", {})
     most, low, high = 1 if picture.mode == "F" else 65535, float(values.min()), float(values.max())
     if picture.mode.startswith("I;16") and BITS in tags:  # cameras write 12 bits into a TIFF, 0 .. 4095

@@ -1,4 +1,4 @@
-"""Pictures from files and from memory as the tensors that networks take; `pictures.py` reads files as arrays."""
+"""Images from files and from memory as the tensors that networks take; `pictures.py` reads files as arrays."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from io import BytesIO
@@ -22,12 +22,12 @@ CHANNELS = (1, 3, 4)  # gray, RGB, RGBA
 
 
 def walk_pictures(paths: Iterable[str | Path]) -> Iterator[Path]:
-    """The named files, and all picture files in named folders, one after the other; see `walk_files`."""
-    return walk_files(paths, ENDINGS, "picture")
+    """The named files, and all image files in named folders, one after the other; see `walk_files`."""
+    return walk_files(paths, ENDINGS, "image")
 
 
 def read_picture(path: str | Path | Content, side: int) -> Tensor:
-    """Read a picture and scale its center square to `side` pixels, in RGB, with EXIF rotation applied.
+    """Read an image and scale its center square to `side` pixels, in RGB, with EXIF rotation applied.
 
     Transparent pixels are blended with white.
 
@@ -42,7 +42,7 @@ def read_picture(path: str | Path | Content, side: int) -> Tensor:
 
 
 def to_picture(pixels: Any, side: int) -> Tensor:
-    """A picture in memory as `read_picture` makes it of a file.
+    """An image in memory as `read_picture` makes it of a file.
 
     Args:
         pixels: A PIL image, or an array or tensor of uint8 or of floats within 0..1: gray (H, W), or with 1, 3 (RGB) or
@@ -57,7 +57,7 @@ def to_picture(pixels: Any, side: int) -> Tensor:
     try:
         return torch.from_numpy(pictures.to_square(picture, side)).permute(2, 0, 1).contiguous()
     except pictures.PictureError as error:
-        raise InputError(f"a picture {error}") from None
+        raise InputError(f"an image {error}") from None
 
 
 def to_levels(pixels: Any) -> numpy.ndarray:
@@ -71,7 +71,7 @@ def to_levels(pixels: Any) -> numpy.ndarray:
         array = array[..., 0] if axes and array.shape[2] == 1 else array
     if not isinstance(array, numpy.ndarray) or array.ndim not in (2, 3) or not array.size:
         what = f"of shape {tuple(pixels.shape)}" if isinstance(pixels, numpy.ndarray) else type(pixels).__name__
-        raise InputError(f"{what}: not a picture; give a path, a PIL image, or pixels (H, W, 3) or (3, H, W)")
+        raise InputError(f"{what}: not an image; give a path, a PIL image, or pixels (H, W, 3) or (3, H, W)")
     if array.dtype == numpy.uint8:
         return array
     low, high = float(array.min()), float(array.max())
@@ -82,7 +82,7 @@ def to_levels(pixels: Any) -> numpy.ndarray:
 
 
 def check_picture(path: Path | Content, side: int) -> None:
-    """Refuse a file that does not begin as a picture that can be read as `side` pixels; it is not decoded."""
+    """Refuse a file that does not begin as an image that can be read as `side` pixels; it is not decoded."""
     try:
         with pictures.opened(source_of(path), side, path):
             pass

@@ -1,6 +1,6 @@
 """Ten classes of generated shapes: a small data set that needs no files.
 
-Each picture shows one shape of random position, size, rotation and color on a textured background with smaller
+Each image shows one shape of random position, size, rotation and color on a textured background with smaller
 distractors. Color and position carry no information about the class, so a linear model learns almost nothing.
 
 Shapes: B batch, N image side.
@@ -26,11 +26,11 @@ SPLITS = ("train", "validation", "test")
 
 
 class Shapes(ImageData):
-    """Pictures of ten shapes, 3×32×32; training, validation and test pictures are generated independently.
+    """Images of ten shapes, 3×32×32; training, validation and test images are generated independently.
 
     Args:
-        count: Number of training pictures; validation and test have a fifth of it each.
-        drawn_from: Seed of the generated pictures, independent of the run's seed.
+        count: Number of training images; validation and test have a fifth of it each.
+        drawn_from: Seed of the generated images, independent of the run's seed.
         **options: Those of `ImageData`: `batch`, `augment` and `seed`.
     """
 
@@ -52,7 +52,7 @@ class Shapes(ImageData):
 
 
 def draw(labels: Tensor, side: int, generator: torch.Generator) -> Tensor:
-    """Draw one picture per label: (B,) -> uint8 (B, 3, N, N)."""
+    """Draw one image per label: (B,) -> uint8 (B, 3, N, N)."""
     count = len(labels)
 
     def uniform(low: float, high: float, *shape: int) -> Tensor:
@@ -130,6 +130,6 @@ def distance(shape: str, x: Tensor, y: Tensor) -> Tensor:
 
 
 def save_example(path: str, label: str = "star") -> None:
-    """Write a picture of one shape, 96×96, that belongs to no split."""
+    """Write an image of one shape, 96×96, that belongs to no split."""
     picture = draw(torch.tensor([LABELS.index(label)]), 96, torch.Generator().manual_seed(7))
     Image.fromarray(picture[0].permute(1, 2, 0).numpy()).save(path)

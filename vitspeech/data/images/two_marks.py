@@ -1,4 +1,4 @@
-"""Pictures labeled by the relation of two marks at a given distance: a test of a model's effective receptive field.
+"""Images labeled by the relation of two marks at a given distance: a test of a model's effective receptive field.
 
 A crescent of random rotation lies near the center. A dot lies on its open side or exactly opposite. Neither mark alone
 carries information about the label, and neither does a linear combination of both: a model must relate the crescent's
@@ -22,22 +22,22 @@ from vitspeech.errors import MOST_SEED, check_number
 
 CRESCENT, DOT = LABELS.index("crescent"), LABELS.index("circle")
 CRESCENT_RADIUS, DOT_RADIUS = 3.4, 1.75  # px
-NEAREST, FARTHEST = 5.0, 13.0  # px: closer marks would touch; farther, the dot would leave the picture
-EVALUATION_COUNT = 2000  # pictures each for validation and test
+NEAREST, FARTHEST = 5.0, 13.0  # px: closer marks would touch; farther, the dot would leave the image
+EVALUATION_COUNT = 2000  # images each for validation and test
 JITTER = 1.0  # px: largest offset of the crescent from the center, vertically and horizontally
 
 
 class TwoMarks(ImageData):
-    """Pictures of a crescent and a dot, 3×32×32; training, validation and test pictures are generated independently.
+    """Images of a crescent and a dot, 3×32×32; training, validation and test images are generated independently.
 
-    For the same `drawn_from`, pictures at different distances differ only in the dot's position.
+    For the same `drawn_from`, images at different distances differ only in the dot's position.
 
     Args:
         distance: Distance between the centers of crescent and dot, in px.
-        count: Number of training pictures. Validation and test have 2,000 each whatever `count` is, so that results of
+        count: Number of training images. Validation and test have 2,000 each whatever `count` is, so that results of
             small runs are precise, too.
-        drawn_from: Seed of the generated pictures, independent of the run's seed.
-        augment: Augmentation of training pictures; `None` mirrors half of them, which keeps the label. `translate` and
+        drawn_from: Seed of the generated images, independent of the run's seed.
+        augment: Augmentation of training images; `None` mirrors half of them, which keeps the label. `translate` and
             `cutout` may hide a mark and are off by default.
         **options: The others of `ImageData`: `batch` and `seed`.
     """
@@ -70,7 +70,7 @@ class TwoMarks(ImageData):
 
 
 class Marks(NamedTuple):
-    """Positions of the marks in a batch of pictures, as (down, across) in px from the upper left corner."""
+    """Positions of the marks in a batch of images, as (down, across) in px from the upper left corner."""
 
     crescent: Tensor  # its center (B, 2)
     angle: Tensor  # the direction of its opening, in radians clockwise from the right (B,)
@@ -88,7 +88,7 @@ def place_marks(count: int, distance: float, side: int, generator: torch.Generat
 
 
 def draw(marks: Marks, side: int, generator: torch.Generator, *, crescent: bool = True, dot: bool = True) -> Tensor:
-    """Draw one picture per row of `marks`. Leaving out a mark changes nothing else in the picture.
+    """Draw one image per row of `marks`. Leaving out a mark changes nothing else in the image.
 
     Shape:
         -> uint8 (B, 3, N, N)

@@ -1,11 +1,11 @@
-// What a patch of a picture attends to, drawn over the picture: hover, tap, or focus and arrow keys choose the patch.
+// What a patch of an image attends to, drawn over it: hover, tap, or focus and arrow keys choose the patch.
 
 import { choice, element } from "./main.js";
 
 const SIZE = 448; // least side of the canvas in its own pixels
-const SHADOW = 0.6; // of the darkest pixels over the colors, so that the picture can be recognized
+const SHADOW = 0.6; // of the darkest pixels over the colors, so that the image can be recognized
 // Multiples of uniform attention from 1/8 to 8: ColorBrewer's PuOr as in the figures, without its darkest colors, in
-// which the picture would be lost.
+// which the image would be lost.
 const COLORS = [[84, 39, 136], [128, 115, 172], [178, 171, 210], [216, 218, 235], [247, 247, 247], [254, 224, 182],
   [253, 184, 99], [224, 130, 20], [179, 88, 6]];
 const OCTAVES = 3;
@@ -32,13 +32,13 @@ function legend() {
   return element("div", { className: "legend faint" }, canvas, numbers, "attention in multiples of uniform attention");
 }
 
-/** The picture as the network sees it, and over it the attention of a layer and head. `root` is its element. */
+/** The image as the network sees it, and over it the attention of a layer and head. `root` is its element. */
 export class AttentionMap {
   /** `metadata` of an exported image classifier with attention. */
   constructor(metadata, name) {
     this.metadata = metadata;
     const { attention, grid } = metadata;
-    const what = `Attention of ${name} over the picture`;
+    const what = `Attention of ${name} over the image`;
     this.canvas = element("canvas", { className: "map", role: "application", "aria-label": what, tabIndex: 0 });
     this.pinned = this.hovered = null; // patches [row, column]
     [this.rows, this.columns] = grid;
@@ -69,7 +69,7 @@ export class AttentionMap {
     this.draw();
   }
 
-  /** Show a picture: Uint8Array (side, side, 3), and the outputs of the network for it. */
+  /** Show an image: Uint8Array (side, side, 3), and the outputs of the network for it. */
   show(pixels, outputs) {
     [this.pixels, this.outputs] = [pixels, outputs];
     this.draw();

@@ -1,4 +1,4 @@
-// Pictures: from a file, the camera or the examples; each model's label, probabilities and attention side by side.
+// Images: from a file, the camera or the examples; each model's label, probabilities and attention side by side.
 
 import { AttentionMap } from "./attention_map.js";
 import { openCamera } from "./camera.js";
@@ -34,7 +34,7 @@ class ModelPanel {
       return;
     }
     const { metadata } = this.model;
-    this.verdict.textContent = "No picture yet";
+    this.verdict.textContent = "No image yet";
     if (metadata.attention.length) {
       this.map = new AttentionMap(metadata, this.name);
       this.root.append(this.map.root);
@@ -47,7 +47,7 @@ class ModelPanel {
     return this.model.run({ pixels: { type: "uint8", data, dims: [1, side, side, 3] } });
   }
 
-  /** Classify a picture: `square(side)` gives its pixels, and the returned function shows the result. */
+  /** Classify an image: `square(side)` gives its pixels, and the returned function shows the result. */
   async classify(square) {
     const data = square(this.model.metadata.side), { outputs, ms } = await this.compute(data);
     return () => this.show(data, outputs, ms);
@@ -67,7 +67,7 @@ class ModelPanel {
       Object.assign(row.dataset, { label: labels[at], value: values[at] });
       return row;
     }));
-    this.time.textContent = `${ms.toFixed(1)} ms per picture of ${side} × ${side} pixels`;
+    this.time.textContent = `${ms.toFixed(1)} ms per image of ${side} × ${side} pixels`;
     this.map?.show(pixels, outputs);
   }
 }
@@ -76,7 +76,7 @@ function percent(value) {
   return `${(100 * value).toFixed(value > 0.995 || value < 0.1 ? 1 : 0)} %`;
 }
 
-/** The pictures panel. `models`: [{folder, name}], `examples`: paths of pictures. */
+/** The panel of images. `models`: [{folder, name}], `examples`: paths of images. */
 export async function mount(root, models, examples = []) {
   const panels = models.map((model) => new ModelPanel(model));
   const preview = element("canvas", { width: PREVIEW, height: PREVIEW, className: "preview", role: "img" });
@@ -112,7 +112,7 @@ export async function mount(root, models, examples = []) {
     try {
       picture = await decoded(blob);
     } catch {
-      tell(`${name} can't be decoded as a picture. This browser reads JPEG, PNG, GIF, BMP and WebP.`);
+      tell(`${name} can't be decoded as an image. This browser reads JPEG, PNG, GIF, BMP and WebP.`);
       return;
     }
     if (number !== latest) return;
@@ -138,7 +138,7 @@ export async function mount(root, models, examples = []) {
     } finally {
       cameraButton.disabled = false;
     }
-    cameraButton.textContent = "Take picture";
+    cameraButton.textContent = "Take photo";
     root.classList.add("live");
     const own = camera;
     while (camera === own) {
@@ -169,7 +169,7 @@ export async function mount(root, models, examples = []) {
   });
   const sources = element("div", { className: "stack" },
     element("div", { className: "row" }, fileButton("Choose file", "image/*", onfile), cameraButton),
-    element("p", { className: "faint" }, "Or drop or paste a picture."),
+    element("p", { className: "faint" }, "Or drop or paste an image."),
     element("h2", { hidden: !examples.length }, "Examples"),
     element("div", { className: "row thumbnails" }, ...thumbnails));
   const input = element("div", { className: "panel input" },
@@ -184,7 +184,7 @@ export async function mount(root, models, examples = []) {
   if (examples.length) await readExample(examples[0]);
 }
 
-/** The center square of a picture: left, top, width, height. */
+/** The center square of an image: left, top, width, height. */
 function sourceSquare(picture) {
   const [width, height] = sizeOf(picture);
   const side = Math.min(width, height);

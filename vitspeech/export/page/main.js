@@ -2,7 +2,7 @@
 
 import { supports } from "./runtime.js";
 
-const SENSES = { speech: "Speech", images: "Pictures" };
+const SENSES = { speech: "Speech", images: "Images" };
 const senseOf = (model) => (model.kind === "images" ? "images" : "speech");
 
 /** Show a message of an error until the next action; an empty one removes it. */

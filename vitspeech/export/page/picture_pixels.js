@@ -1,4 +1,4 @@
-// Pictures to pixels as `vitspeech.data.images.reading.read_picture` does it: transparency over white, the center
+// Images to pixels as `vitspeech.data.images.reading.read_picture` does it: transparency over white, the center
 // square, Pillow's antialiased bicubic filter in two passes that each round to 8 bits.
 
 const PRECISION_BITS = 22; // of a weight, as in Pillow's Resample.c
@@ -79,7 +79,7 @@ function vertically(pixels, width, channels, firstRow, filters) {
 }
 
 /**
- * The center square of a picture, scaled.
+ * The center square of an image, scaled.
  * @param {Uint8Array|Uint8ClampedArray} pixels (height, width, 4), opaque.
  * @returns {Uint8Array} (side, side, 3)
  */
@@ -95,7 +95,7 @@ export function fitted(pixels, width, height, side) {
 }
 
 /**
- * Decode a file as a picture, turned upright by its EXIF orientation; its color profile is not applied.
+ * Decode a file as an image, turned upright by its EXIF orientation; its color profile is not applied.
  * @param {Blob} file
  * @throws {Error} If the browser can't decode it.
  */
@@ -104,7 +104,7 @@ export async function decoded(file) {
 }
 
 /**
- * Width and height of a picture, in pixels.
+ * Width and height of an image, in pixels.
  * @param {ImageBitmap|HTMLVideoElement} picture
  * @returns {[number, number]}
  */
@@ -113,7 +113,7 @@ export function sizeOf(picture) {
 }
 
 /**
- * The pixels of a picture over white; above `MOST_PIXELS` the browser scales it down.
+ * The pixels of an image over white; above `MOST_PIXELS` the browser scales it down.
  * @param {ImageBitmap|HTMLVideoElement} picture
  * @returns {{pixels: Uint8ClampedArray, width: number, height: number}} pixels (height, width, 4)
  */

@@ -1,4 +1,4 @@
-"""Label pictures with an exported model: numpy, ONNX Runtime and Pillow are all it needs.
+"""Label images with an exported model: numpy, ONNX Runtime and Pillow are all it needs.
 
 python run.py cat.jpg dog.png
 
@@ -27,11 +27,11 @@ FOLDER = Path(__file__).parent
 
 
 class Model:
-    """A classifier of pictures.
+    """A classifier of images.
 
     Attributes:
         labels: The name of each class.
-        side: Side of a picture in pixels.
+        side: Side of an image in pixels.
     """
 
     def __init__(self, folder: str | Path = FOLDER) -> None:
@@ -40,12 +40,12 @@ class Model:
         self.labels, self.side = self.about["labels"], self.about["side"]
 
     def __call__(self, pixels: numpy.ndarray) -> numpy.ndarray:
-        """The probabilities of pictures: uint8 (B, side, side, 3), RGB -> (B, C). The graph normalizes the pixels."""
+        """The probabilities of images: uint8 (B, side, side, 3), RGB -> (B, C). The graph normalizes the pixels."""
         return self.graph.run(["probabilities"], {"pixels": pixels})[0]
 
 
 def read_picture(path: str | Path, side: int) -> numpy.ndarray:
-    """Read a picture of any size and scale its center square: uint8 (side, side, 3), RGB.
+    """Read an image of any size and scale its center square: uint8 (side, side, 3), RGB.
 
     EXIF rotation is applied, transparent pixels are blended with white.
     """
@@ -56,7 +56,7 @@ def read_picture(path: str | Path, side: int) -> numpy.ndarray:
 
 
 def main() -> None:
-    """Print the three most probable labels of each picture."""
+    """Print the three most probable labels of each image."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", metavar="PICTURE", help="BMP, GIF, JPEG, PNG, PPM, TIFF or WebP, any size")
     files, model = parser.parse_args().files, Model()
