@@ -11,7 +11,9 @@ import hashlib
 import json
 import os
 import secrets
+import shutil
 import stat
+import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
@@ -90,6 +92,31 @@ def replacing(path: str | Path, keep: str | Path | None = None) -> Iterator[Path
         os.replace(draft, target)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def check_new(folder: Path) -> None:
+    """Refuse a folder that exists, also as a link that leads nowhere."""
+    if folder.exists() or folder.is_symlink():
+        raise FileExistsError(f"{folder}: exists; name a new folder")
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A hidden folder beside a new one, which it becomes once it is written; nothing is left if that fails."""
+    check_new(folder)
+    above = [parent for parent in folder.parents if not parent.exists()]
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name[:40]}.", suffix=".draft", dir=folder.parent))
+    draft.chmod(0o755)  # it is made readable by its owner alone
+    try:
+        yield draft
+        draft.rename(folder)
+    except BaseException:  # Ctrl-C, too
+        shutil.rmtree(draft, ignore_errors=True)
+        with suppress(OSError):  # somebody else has put something there
+            for parent in above:
+                parent.rmdir()
+        raise
 
 
 def lock_beside(path: Path) -> FileLock:

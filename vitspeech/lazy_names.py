@@ -1,21 +1,27 @@
 """Packages whose public names are imported on first use (PEP 562), so that importing one takes milliseconds."""
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 
 def on_first_use(
-    package: str, module_of: Mapping[str, str], elsewhere: Mapping[str, str] | None = None
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package that imports each name from its module, on first use.
+    package: str, elsewhere: Mapping[str, str] | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """`__getattr__`, `__dir__` and `__all__` of a package that imports each name from its module, on first use.
 
-    `dir` lists these names alone. The error for another name says which is nearest, whatever its case, or what does the
-    same as a name of another library, `elsewhere`.
+    The names are those of its stub `__init__.pyi`, in lines `from MODULE import NAME as NAME`. `dir` lists these names
+    alone. The error for another name says which is nearest, whatever its case, or what does the same as a name of
+    another library, `elsewhere`.
     """
     attributes = vars(sys.modules[package])
+    stub = Path(attributes["__file__"]).with_suffix(".pyi").read_text("utf-8")
+    imports = re.findall(r"^from (\S+) import (\([^)]*\)|.*)$", stub, re.MULTILINE)
+    module_of = {name: module for module, names in imports for name in re.findall(r"(\w+) as ", names)}
 
     def find(name: str) -> Any:
         if name not in module_of:
@@ -25,7 +31,7 @@ def on_first_use(
         attributes[name] = getattr(import_module(module_of[name]), name)
         return attributes[name]
 
-    return find, lambda: sorted(module_of)
+    return find, lambda: sorted(module_of), sorted(module_of)
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

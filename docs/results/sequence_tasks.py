@@ -10,7 +10,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 import vitspeech
-from vitspeech.inference.symbols import read_symbols
+from vitspeech.inference.transcribe import read_symbols
 from vitspeech.plots.cross_attention import Alignment, align_symbols, draw_alignment
 from vitspeech.plots.style import plain
 

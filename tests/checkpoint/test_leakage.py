@@ -13,10 +13,7 @@ NAMES = {"train": ["yes/1.wav", "no/größe.wav"], "test": ["no/2.wav"]}
 
 def test_checksums_are_of_the_sorted_names():
     found = split_checksums(NAMES)
-    assert found["train"] == {
-        "items": 2,
-        "sha256": hashlib.sha256("no/größe.wav\nyes/1.wav\n".encode()).hexdigest(),
-    }
+    assert found["train"] == {"items": 2, "sha256": hashlib.sha256("no/größe.wav\nyes/1.wav\n".encode()).hexdigest()}
     assert found == split_checksums(NAMES | {"train": NAMES["train"][::-1]})
     assert found["test"] != split_checksums({"test": ["no/3.wav"]})["test"]
 

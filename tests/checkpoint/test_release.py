@@ -120,14 +120,6 @@ def test_the_table_is_rewritten_and_its_introduction_stays(finished_run, tmp_pat
     assert text.count("| `a` |") == text.count("| `b` |") == 1
 
 
-def test_what_is_not_finished_or_not_alike_is_refused(finished_run, tmp_path):
-    with pytest.raises(FileNotFoundError, match="not a finished run"):
-        release(tmp_path, tmp_path / "x")
-    with pytest.raises(ValueError, match="not all different"):
-        release(finished_run, tmp_path / "x", [finished_run])
-    assert not (tmp_path / "x").exists()
-
-
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [

@@ -69,30 +69,6 @@ def test_a_config_is_packed_and_trained_on(command, tmp_path, pictures):
     assert f"test_accuracy {card['metrics']['test_accuracy']:.4f}" in evaluated.stdout
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    ["", "shapes/vit", "shapes/vit a --modle.x=3", "shapes/vit a --workers=0"],
-)
-def test_wrong_usage_of_pack_has_status_two(command, tmp_path, monkeypatch, arguments):
-    monkeypatch.chdir(tmp_path)
-    assert command("pack", *arguments.split()).returncode == 2 and not any(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("pack symbols/reverse new", "cannot be packed; images, clips and recorded utterances can"),
-        ("language-model shapes/vit new.arpa", "Shapes has no transcripts: a language model is for recognizers"),
-        (f"language-model {CONFIG} new.arpa --order 0", "order=0"),
-        (f"language-model {CONFIG} new.arpa --text missing.txt", "missing.txt"),
-        (f"language-model {CONFIG} .", "is a folder"),
-    ],
-)
-def test_what_cannot_be_made_is_one_line(command, tmp_path, monkeypatch, arguments, message):
-    monkeypatch.chdir(tmp_path)
-    assert message in one_line(command(*arguments.split())) and not any(tmp_path.iterdir())
-
-
 @pytest.fixture
 def words_model(command, tmp_path):
     """A language model of the words of the tiny recognizer."""

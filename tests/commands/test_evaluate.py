@@ -7,7 +7,7 @@ import numpy
 import pytest
 from PIL import Image
 from running import one_line
-from tiny import ROOT, TINY
+from tiny import TINY
 
 import vitspeech
 from vitspeech.checkpoint.card_dataset import card_dataset
@@ -62,27 +62,6 @@ def test_evaluate_refuses_test_items_of_training(command, tmp_path):
     for folder in (run, run / "model", released):
         message = one_line(command("evaluate", folder, "--data", root))
         assert f"{folder}: was trained on 4 of the 4 test items (by their names and sizes), first train/" in message
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--split", "validation", "--test", "test-clean"], "--test: is for --split test"),
-        (["--test", "test-clean"], "--test is for models of LibriSpeech"),
-        (["--beam", 0], "beam=0"),
-        (["--data", "nowhere"], "--data nowhere: WordSequences reads no files; leave it out"),
-        (["--ctc-weight", 0.5], "ctc_weight: of encoder-decoders"),
-        (["--report", ROOT / "README.md"], "README.md is not a folder"),
-        (["--out", "rows.txt"], "rows.txt: end the name with .csv or .parquet"),
-    ],
-)
-def test_what_cannot_be_measured_is_one_line(command, finished_recognizer_run, options, message):
-    assert message in one_line(command("evaluate", finished_recognizer_run, *options))
-
-
-def test_a_search_is_for_transcripts(command, finished_run):
-    for option in ("--beam", "--ctc-weight"):
-        assert f"{option}: is for models that transcribe" in one_line(command("evaluate", finished_run, option, 1))
 
 
 def test_evaluate_takes_another_search_than_the_cards(command, finished_transcriber_run, monkeypatch):

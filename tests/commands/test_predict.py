@@ -55,12 +55,6 @@ def test_broken_pictures_are_a_line_each_and_the_rest_is_printed(command, finish
     assert second == f"vitspeech predict: {pictures / '069b.png'}: empty (0 bytes)"
 
 
-def test_a_table_does_not_replace_a_file_that_is_read(command, finished_run, star):
-    content = star.read_bytes()
-    assert "is a file to be read" in one_line(command("predict", finished_run, star, "--out", star))
-    assert star.read_bytes() == content
-
-
 @pytest.fixture
 def thirty(star, monkeypatch):
     """A folder of 30 pictures of which one is broken; batches are of eight."""
@@ -151,23 +145,3 @@ def test_parquet_has_the_rows_of_csv(command, finished_run, thirty, tmp_path):
     for row in rows:
         row["probability"] = "" if row["probability"] is None else f"{row['probability']:.6f}"
     assert [{name: "" if cell is None else str(cell) for name, cell in row.items()} for row in rows] == expected
-
-
-@pytest.mark.parametrize("verb", ["predict", "transcribe"])
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--out", "rows.txt"], "--out rows.txt: end the name with .csv or .parquet"),
-        (["--resume"], "--resume needs the table to resume: name it by --out"),
-        (["--out", "nowhere/a.csv"], "the folder"),
-    ],
-)
-def test_options_of_a_table_are_checked_before_the_work(command, tmp_path, monkeypatch, verb, arguments, message):
-    monkeypatch.chdir(tmp_path)
-    assert message in one_line(command(verb, "no model is read", "a.wav", *arguments))
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_path_that_is_missing_leaves_nothing(command, finished_run, star, tmp_path):
-    message = one_line(command("predict", finished_run, star, tmp_path / "nowhere", "--out", tmp_path / "out.csv"))
-    assert "nowhere: no such file or folder" in message and not list(tmp_path.glob("out*"))

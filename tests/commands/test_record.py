@@ -100,22 +100,6 @@ def test_a_microphone_that_gives_nothing_ends_with_one_line(command, hears, tmp_
     assert names(tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        (["there", "their"], "sound alike"),
-        (["lamp", "--count", "0"], "--count=0 is not a number from 1"),
-        (["lamp", "--seconds", "nan"], "--seconds=nan is not a number"),
-        (["lamp", "--noise", "nan"], "--noise=nan is not a number from 10"),
-        (["lamp", "--speaker", "a/b"], "'a/b' cannot name a folder or file"),
-    ],
-)
-def test_bad_input_is_one_line_and_records_nothing(command, hears, tmp_path, arguments, message):
-    hears()
-    assert message in one_line(command("record", *arguments, "--to", tmp_path / "recordings"))
-    assert not (tmp_path / "recordings").exists()
-
-
 @pytest.mark.parametrize("level, bar", [(32767, "[" + "#" * 30 + "]    0 dBFS"), (0, "[" + " " * 30 + "]  -60 dBFS")])
 def test_the_meter_goes_from_60_db_below_full_scale_to_full_scale(level, bar):
     assert record.meter(level) == bar

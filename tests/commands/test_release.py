@@ -36,15 +36,6 @@ def test_release_in_half_precision_measures_again(command, finished_run, tmp_pat
     assert evaluated.stdout.splitlines()[-1] == f"test_accuracy {card['metrics']['test_accuracy']:.4f}"
 
 
-def test_half_and_data_go_together(command, finished_run, tmp_path):
-    for arguments, message in (
-        ([finished_run, tmp_path / "x", "--data", "y"], "--data: is for --half"),
-        ([finished_run, "--half"], "--half: name the folder of a run"),
-    ):
-        result = command("release", *arguments)
-        assert result.returncode != 0 and message in result.stderr
-
-
 def test_seeds_are_added_later(command, finished_run, tmp_path):
     folder = tmp_path / "checkpoints/shapes"
     command("release", finished_run, folder)

@@ -1,6 +1,5 @@
 """`vitspeech configs` and `samples`: the list of shipped configs, copies that work in another folder, and samples."""
 
-from running import one_line
 from tiny import ROOT
 
 from vitspeech.commands.shipped import EXPERIMENTS, OVERLAYS, TASKS, portable, summary
@@ -29,10 +28,6 @@ def test_configs_are_listed_by_task_and_each_begins_with_the_one_to_start_with(c
 
 def test_a_config_is_printed_as_it_is(command):
     assert command("configs", "shapes/vit").stdout == (ROOT / "configs/shapes/vit.yaml").read_text()
-
-
-def test_an_unknown_config_is_one_line_with_a_hint(command):
-    assert "did you mean" in one_line(command("configs", "shapes/vitt"))
 
 
 def test_the_description_is_the_first_sentence_of_the_comment():

@@ -53,12 +53,6 @@ def test_spot_reports_an_error_in_one_line(command, finished_speech_run, folders
     assert message in one_line(result) and not (tmp_path / "r").exists()
 
 
-def test_spot_refuses_a_folder_with_other_files(command, finished_speech_run, folders, tmp_path):
-    (tmp_path / "thesis.txt").write_text("")
-    result = command("spot", finished_speech_run, "--keywords", folders[0], "-o", tmp_path)
-    assert "has other files (thesis.txt)" in one_line(result)
-
-
 @pytest.mark.parametrize(
     ("fixture", "message"),
     [
@@ -137,11 +131,6 @@ def test_tune_writes_thresholds_into_the_card(command, model, folders_of_all_wor
 )
 def test_tune_reports_an_error_in_one_line(command, model, folders_of_all_words, arguments, message):
     assert message in one_line(command("tune", model, "--keywords", folders_of_all_words[0], *arguments))
-
-
-def test_tune_needs_recordings_of_the_words(command, model, folders_of_all_words):
-    result = command("tune", model, "--speech", folders_of_all_words[1], "--alarms-per-hour", 1)
-    assert result.returncode == 2 and "the following arguments are required: --keywords" in result.stderr
 
 
 def test_spot_measures_false_alarms_alone(command, finished_speech_run, folders, tmp_path):

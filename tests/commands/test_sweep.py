@@ -1,10 +1,8 @@
 """`vitspeech sweep`: a sweep from the command line, broken off and continued; failures; the table made anew."""
 
 import json
-import re
 
 import pytest
-from running import one_line
 from sweep_runs import write_run
 from tiny import TINY
 
@@ -59,25 +57,6 @@ def test_the_table_of_a_folder_is_written_anew(command, tmp_path):
     result = command("sweep", "--table", tmp_path)
     assert result.returncode == 0 and "| full | 1 | 90.00 | 1,000 | 1.5 |" in result.stdout
     assert json.loads((tmp_path / "sweep.json").read_text())["runs"][0]["seed"] == 0
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        (["--table", "nowhere"], "--table nowhere: is not a folder"),
-        (["--table", ".", "shapes/vit"], "--table FOLDER takes no configs and no other options"),
-        (["--table", ".", "--trust", "mine"], "--table FOLDER takes no configs and no other options"),
-        (["shapes/vitt", "-o", "out"], "did you mean shapes/vit"),
-        (["shapes/vit", "-o", "out", "--seeds", 0, 0], "--seeds 0 0: name different seeds"),
-        (["shapes/vit", "-o", "out", "--vary", "depth"], "--vary depth: write it as KEY=A,B,C"),
-        (["shapes/vit", "-o", "out", "--trainer.max_epoch", 3], "vit: .*max_epoch"),
-        (["shapes/vit", "-o", "out", "--run", "x"], "--run: the sweep names the folders of its runs"),
-    ],
-)
-def test_bad_input_is_one_line(command, tmp_path, monkeypatch, line, message):
-    monkeypatch.chdir(tmp_path)
-    assert re.search(message, one_line(command("sweep", *line)))
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("line", [[], ["shapes/vit"], ["-o", "out"]])

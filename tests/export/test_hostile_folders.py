@@ -189,20 +189,7 @@ def pipe_beside(folder):
     os.mkfifo(folder / "keywords.py")
 
 
-FILES = (
-    "/dev/zero",
-    "../other.py",
-    "a/b.py",
-    "a\\b.py",
-    "..",
-    "",
-    "x\n.py",
-    "x\0.py",
-    "gone.py",
-    "é.py",
-    "run.py ",
-    "x" * 300,
-)
+FILES = ("/dev/zero", "../other.py", "a/b.py", "a\\b.py", "..", "", "x\n.py", "x\0.py", "gone.py", "é.py", "run.py ")
 ATTACKS = {
     "a linked graph": replaced(lambda path, other: path.symlink_to(other)),
     "a link to an endless device": replaced(lambda path, other: path.symlink_to("/dev/zero")),
@@ -213,7 +200,7 @@ ATTACKS = {
     "a sparse file": replaced(grown),
     "an empty file": replaced(lambda path, other: path.touch()),
     "a link to another model.json": linked_json,
-    **{f"the file {name!r}": listed(name) for name in FILES},
+    **{f"the file {name!r}": listed(name) for name in (*FILES, 300 * "x")},
     "nested brackets": lambda folder: (folder / "model.json").write_text("[" * 200_000),
     "nested labels": text('"left"', "[" * 5000 + "]" * 5000),
     "a megabyte of digits": text("16000", "1" * 1_000_000),

@@ -13,8 +13,8 @@ from vitspeech.checkpoint.model import Model
 from vitspeech.errors import InputError
 from vitspeech.export.folder import export, spec_of
 from vitspeech.export.parity import compare_weights
-from vitspeech.export.stream.spec import compare_stream_weights
-from vitspeech.export.stream.stream_step import StreamStep
+from vitspeech.export.speech import compare_stream_weights
+from vitspeech.export.stream_step import StreamStep
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import CNN, SpeechClassifier, TimmModel, ViT
 from vitspeech.plots.attention import forward_with_attention

@@ -9,8 +9,8 @@ import torch
 from vitspeech import SpeechClassifier, SpeechFrontend
 from vitspeech.errors import InputError
 from vitspeech.export.parity import TOLERANCE, compare
-from vitspeech.export.stream.spec import compare_stream
-from vitspeech.export.stream.stream_step import StreamStep
+from vitspeech.export.speech import compare_stream
+from vitspeech.export.stream_step import StreamStep
 
 
 def test_a_difference_up_to_the_tolerance_passes():

@@ -17,8 +17,8 @@ from vitspeech.data.audio.reading import read_clip
 from vitspeech.data.clips import spoken_words
 from vitspeech.data.images.reading import read_picture
 from vitspeech.export.graphs import session
-from vitspeech.export.stream.spec import steps
-from vitspeech.export.stream.stream_step import StreamStep
+from vitspeech.export.speech import steps
+from vitspeech.export.stream_step import StreamStep
 
 CHECKPOINTS = ROOT / "checkpoints"
 IMAGES = ("vit-cifar10", "cnn-cifar10", pytest.param("hybrid-cifar10", marks=pytest.mark.slow))

@@ -23,7 +23,7 @@ from vitspeech.export import export
 from vitspeech.export.runner.model_folder import run_command
 from vitspeech.files import sha256
 from vitspeech.inference.spotting import WordSpotter
-from vitspeech.inference.symbols import transcribe_symbols
+from vitspeech.inference.transcribe import transcribe_symbols
 
 CHECKPOINTS, SAMPLES = ROOT / "checkpoints", ROOT / "vitspeech" / "samples"
 TALK = SAMPLES / "left-right-go.wav"

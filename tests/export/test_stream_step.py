@@ -15,8 +15,8 @@ from vitspeech.checkpoint.model import Model
 from vitspeech.errors import InputError
 from vitspeech.export import export
 from vitspeech.export.graphs import session
-from vitspeech.export.stream.spec import steps
-from vitspeech.export.stream.stream_step import StreamStep
+from vitspeech.export.speech import steps
+from vitspeech.export.stream_step import StreamStep
 
 SCORES = ("scaled_dot", "dot", "general", "additive", "cosine")
 POSITIONS = ("rotary", "relative", "sinusoidal", None)

@@ -34,7 +34,7 @@ class Bad:
     """A bad command.
 
     Args:
-        arguments: The command line; {run}, {speech}, {transcriber}, {picture} and {recording} stand for `places`.
+        arguments: The command line; {run}, {picture} and so on stand for `places`.
         message: A part of the one line on standard error.
         make: Prepares the current folder.
         status: The exit status.
@@ -101,11 +101,11 @@ def folder(name: str) -> Callable[[dict], None]:
     return lambda places: Path(name).mkdir(parents=True)
 
 
+SEQUENCES = "language-model spoken_words/sequences"
 OS_SYSTEM = {"class_path": "os.system", "init_args": {"command": "touch run-by-a-config"}}
 
 BAD = {
     # Words that are no command, options that do not exist, numbers out of range
-    "a misspelled verb": Bad("trian", "did you mean 'train'?", status=2),
     "no arguments": Bad("predict", "the following arguments are required", status=2),
     "top zero": Bad("predict {run} {picture} --top 0", "below 1", status=2),
     "top nan": Bad("predict {run} {picture} --top nan", "invalid int value", status=2),
@@ -115,9 +115,68 @@ BAD = {
     "factors beyond memory": Bad("compare {run} --factors 1e300 -o report", "at most 16"),
     "size negative": Bad("compare timm:resnet18 --size=-4 --data . -o report", "size=-4 px is not within 1"),
     "a distance that is too large": Bad("probe --distances 14 -o out", "distance=14.0 is not a number from 5 to 13"),
+    "a beam of a classifier": Bad("evaluate {run} --beam 1", "--beam: is for models that transcribe"),
+    "a weight of a classifier": Bad("evaluate {run} --ctc-weight 1", "--ctc-weight: is for models that transcribe"),
+    "data without half": Bad("release {run} out --data .", "--data: is for --half"),
+    "half without a run": Bad("release {run} --half", "--half: name the folder of a run"),
     "private without a push": Bad("release {run} out --private", "--private: is for --push"),
     "data without int8": Bad("export {run} out --data .", "--data: is for --int8"),
     "a port without a server": Bad("demo {run} --out out --port 99", "--port: nothing is served with --out"),
+    # Options that do not go together, for other models or data, or out of their range
+    "a recording and symbols": Bad("transcribe no a.wav --symbols 3", "give either recordings or --symbols", status=2),
+    "nothing to transcribe": Bad("transcribe no", "give either recordings or --symbols", status=2),
+    "times of symbols": Bad("transcribe no --symbols 3 --times", "--times is for recordings", status=2),
+    "a table of symbols": Bad("transcribe no --symbols 3 --out a.csv", "--out is for recordings", status=2),
+    "units of a text": Bad("transcribe no a.wav --units", "--units is for --times and tables", status=2),
+    "a picture of two": Bad("transcribe no a.wav b.wav --picture a.png", "--picture draws one recording", status=2),
+    "attention of a folder": Bad("transcribe no . --attention a.png", "--attention draws one recording", status=2),
+    "subtitles resumed": Bad("transcribe no a.wav --format srt --resume", "--resume is for --format text", status=2),
+    "subtitles of two": Bad("transcribe no a b --format srt", "name a folder for more: --out", status=2),
+    "other subtitles": Bad("transcribe no a.wav --format ass", "invalid choice: 'ass'", status=2),
+    "a pack of nothing": Bad("pack", "the following arguments are required", status=2),
+    "a pack without a folder": Bad("pack shapes/vit", "the following arguments are required", status=2),
+    "a pack of an unknown key": Bad("pack shapes/vit a --modle.x=3", "unknown: --modle.x=3", status=2),
+    "a pack without workers": Bad("pack shapes/vit a --workers=0", "must be above 0", status=2),
+    "a pack of symbols": Bad("pack symbols/reverse a", "cannot be packed; images, clips and recorded utterances can"),
+    "a language model of images": Bad(
+        "language-model shapes/vit a", "Shapes has no transcripts: a language model is for recognizers"
+    ),
+    "a language model of no tokens": Bad(f"{SEQUENCES} a --order 0", "order=0"),
+    "a language model of no text": Bad(f"{SEQUENCES} a --text missing.txt", "missing.txt"),
+    "a language model that is a folder": Bad(f"{SEQUENCES} .", "is a folder"),
+    "a test set for validation": Bad(
+        "evaluate {recognizer} --split validation --test a", "--test: is for --split test"
+    ),
+    "another test set": Bad("evaluate {recognizer} --test test-clean", "--test is for models of LibriSpeech"),
+    "a beam of zero": Bad("evaluate {recognizer} --beam 0", "beam=0"),
+    "a folder for generated data": Bad(
+        "evaluate {recognizer} --data a", "--data a: WordSequences reads no files; leave it out"
+    ),
+    "a weight of CTC alone": Bad("evaluate {recognizer} --ctc-weight 0.5", "ctc_weight: of encoder-decoders"),
+    "a table in no format": Bad("evaluate {recognizer} --out a.txt", "a.txt: end the name with .csv or .parquet"),
+    "minutes and inputs": Bad(
+        "compare {run} --minutes 5 --inputs 40 -o a", "--minutes: chooses --inputs and --answers itself"
+    ),
+    "an unknown layer": Bad(
+        "compare {run} --layers encoder.block.0 -o a", "no layer 'encoder.block.0'; close names: encoder.blocks.0"
+    ),
+    "one input": Bad("compare {run} --inputs 1 -o a", "1 input: an estimate with an interval needs at least 2"),
+    "a size that patches do not divide": Bad("compare {run} --factors 1.03 -o a", "patch=4 does not divide image=33"),
+    "an unknown network of timm": Bad("compare {run} timm:resnet81 -o a", "timm:resnet81: not a timm network; close"),
+    "a factor of zero": Bad("compare {run} --factors 0 -o a", "factors=(0.0,) are not sizes above 0"),
+    "words that sound alike": Bad("record there their --to a", "sound alike"),
+    "no takes": Bad("record lamp --count 0 --to a", "--count=0 is not a number from 1"),
+    "a take of nan seconds": Bad("record lamp --seconds nan --to a", "--seconds=nan is not a number"),
+    "noise of nan seconds": Bad("record lamp --noise nan --to a", "--noise=nan is not a number from 10"),
+    "a speaker that is a path": Bad("record lamp --speaker a/b --to a", "'a/b' cannot name a folder or file"),
+    "a table of no sweep": Bad("sweep --table nowhere", "--table nowhere: is not a folder"),
+    "a table of a config": Bad("sweep --table . shapes/vit", "--table FOLDER takes no configs and no other options"),
+    "a table of a module": Bad("sweep --table . --trust mine", "--table FOLDER takes no configs and no other options"),
+    "an unknown config in a sweep": Bad("sweep shapes/vitt -o out", "did you mean shapes/vit"),
+    "a seed twice": Bad("sweep shapes/vit -o out --seeds 0 0", "--seeds 0 0: name different seeds"),
+    "nothing to vary": Bad("sweep shapes/vit -o out --vary depth", "--vary depth: write it as KEY=A,B,C"),
+    "an unknown key in a sweep": Bad("sweep shapes/vit -o out --trainer.max_epoch 3", "max_epoch"),
+    "a run in a sweep": Bad("sweep shapes/vit -o out --run x", "--run: the sweep names the folders of its runs"),
     "no seeds": Bad("probe --distances 9 --seeds 0 -o out", "--seeds=0 is not a number from 1"),
     "a probe with an unknown option": Bad("probe --distances 9 -o out --nonsense", "--nonsense needs a value"),
     "a probe of another data set": Bad("probe --configs shapes/vit -o out", "distance"),
@@ -126,7 +185,7 @@ BAD = {
     "an unknown config": Bad("configs shapes/vitt", "did you mean shapes/vit"),
     "a config of bytes": Bad("configs own.yaml", "own.yaml: line 1: not UTF-8", write("own.yaml", b"\xff\xfe")),
     # Inputs that are missing, empty, broken, of another kind, or no files
-    "no such picture": Bad("predict {run} nowhere.png", "nowhere.png: no such file"),
+    "no such picture": Bad("predict {run} {picture} nowhere.png --out a.csv", "nowhere.png: no such file"),
     "an empty picture": Bad("predict {run} a.png", "a.png: empty", write("a.png"), 3),
     "a broken picture": Bad(
         "predict {run} a.png", "a.png: not an image that can be read", write("a.png", b"\x89PNG\r\n\x1a\n1"), 3
@@ -140,6 +199,14 @@ BAD = {
     "a broken file with a line break": Bad("predict {run} 'a\nb.png'", "empty", write("a\nb.png"), 3),
     "a broken recording": Bad("transcribe {transcriber} a.wav", "a.wav: not a recording", write("a.wav", "x"), 3),
     "an image model that streams": Bad("stream {run} {recording}", "ViT can't be streamed"),
+    "a labeler that transcribes": Bad("transcribe {labeler} a.wav", "use `vitspeech stream`"),
+    "recordings for a model of symbols": Bad("transcribe {symbols} a.wav", "use `vitspeech transcribe --symbols`"),
+    "symbols for a model of speech": Bad(
+        "transcribe {transcriber} --symbols 3", "SpeechTranscriber does not take symbols"
+    ),
+    "an unknown symbol": Bad(
+        "transcribe {symbols} --symbols 3x", "'x' of '3x' is not a symbol of the model; its symbols are 0, 1, 2, 3, 4"
+    ),
     "a classifier that transcribes": Bad("transcribe {speech} {recording}", "use `vitspeech predict`"),
     "a transcriber that predicts": Bad("predict {transcriber} {recording}", "use `vitspeech transcribe`"),
     "speech and images compared": Bad("compare {run} {speech} -o report", "compare models of one kind"),
@@ -171,13 +238,24 @@ BAD = {
         copied(lambda m: alter_card(m, "data", "init_args", "manifests", to=["/etc/passwd"]), "transcriber"),
     ),
     "training items without end": Bad(
-        "evaluate m",
-        "training_items.txt",
-        copied(lambda m: os.symlink("/dev/zero", m / "training_items.txt")),
+        "evaluate m", "training_items.txt", copied(lambda m: os.symlink("/dev/zero", m / "training_items.txt"))
     ),
     # Outputs that cannot be written
+    "a table that is an input": Bad("predict {run} {picture} --out {picture}", "is a file to be read"),
     "a table that is a folder": Bad("predict {run} {picture} --out .", "not a regular file"),
     "a table that is a device": Bad("predict {run} {picture} --out /dev/full", "not a regular file"),
+    **{
+        f"{name} of {verb}": Bad(f"{verb} nowhere a.wav {arguments}", message)
+        for verb in ("predict", "transcribe")
+        for name, arguments, message in (
+            ("a table in no format", "--out a.txt", "--out a.txt: end the name with .csv or .parquet"),
+            ("a table without a name", "--resume", "--resume needs the table to resume: name it by --out"),
+            ("a table in no folder", "--out nowhere/a.csv", "the folder"),
+        )
+    },
+    "subtitles of another form": Bad("transcribe {recognizer} a --format srt --out a.vtt", "or a file .srt for one"),
+    "subtitles as a table": Bad("transcribe {recognizer} a --out a.srt", "a.srt: end the name with .csv or .parquet"),
+    "a report in a file": Bad("evaluate {recognizer} --report file", "file is not a folder", write("file")),
     "a picture of an unknown format": Bad("predict {run} {picture} --attention a.xyz", "a.xyz: end the name with .png"),
     "a transcript of an unknown format": Bad(
         "transcribe {transcriber} {recording} --picture a", "a: end the name with .png"
@@ -234,15 +312,11 @@ def contents(folder: Path) -> dict[str, tuple]:
 
 
 @pytest.fixture
-def places(finished_run, finished_speech_run, finished_transcriber_run, star, words):
+def places(request, star, words):
     """The finished runs and the files that bad commands name."""
-    return {
-        "run": finished_run,
-        "speech": finished_speech_run,
-        "transcriber": finished_transcriber_run,
-        "picture": star,
-        "recording": words,
-    }
+    kinds = ("speech", "transcriber", "recognizer", "labeler", "symbols")
+    runs = {kind: request.getfixturevalue(f"finished_{kind}_run") for kind in kinds}
+    return runs | {"run": request.getfixturevalue("finished_run"), "picture": star, "recording": words}
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -260,7 +334,7 @@ def test_a_bad_input_is_one_line_and_leaves_nothing(command, places, tmp_path, m
         arguments = [argument.replace(f"{{{key}}}", str(path)) for argument in arguments]
     with bounded_memory():
         result = command(*arguments)
-    lines = [line.rpartition("\r")[2] for line in result.stderr.splitlines()]
+    lines = [line.rpartition("\r")[2] for line in result.stderr.split("\n")]  # without progress bars
     if result.returncode == 2:
         lines = [line for line in lines if not line.startswith(("usage: ", "  "))]
     assert result.returncode == bad.status, result.stderr

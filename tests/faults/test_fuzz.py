@@ -121,14 +121,7 @@ def test_recordings(tmp_path, recordings):
     fuzz_files("recordings", tmp_path, recordings, read)
 
 
-CONFIGS = (
-    "shapes/vit",
-    "shapes/cnn",
-    "two_marks/vit",
-    "spoken_words/truncated",
-    "speech_commands/full",
-    "cifar10/timm",
-)
+CONFIGS = "shapes/vit shapes/cnn two_marks/vit spoken_words/truncated speech_commands/full cifar10/timm".split()
 
 
 def test_configs(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ import torch
 
 import vitspeech
 from vitspeech.errors import InputError
-from vitspeech.inference.batches import BATCHES_AHEAD, Position, open_results, run_in_batches, stopped_at
+from vitspeech.inference.batches import BATCHES_AHEAD, Position, run_in_batches, write_results
 
 BATCH = 4
 
@@ -101,31 +101,31 @@ def test_the_progress_bar_has_a_total_once_all_files_are_found(capsys):
     assert capsys.readouterr().err == ""
 
 
-COLUMNS = {"file": "", "status": ""}
-
-
 @pytest.fixture
-def stopped(finished_run, tmp_path):
-    """Opens the table of a run that was interrupted after two of three files, with changes of that run."""
-    model = vitspeech.load(finished_run)
+def write(finished_run, tmp_path):
+    """Writes a table of endless files in batches of two, each time up to a third file and an error."""
+    model, positions = vitspeech.load(finished_run), []
 
-    def reopen(*, resume=True, model=model, paths=("pictures",), top=3, card=None, device="cpu"):
-        model = replace(model, card=model.card | card) if card else model
-        settings = {"command": "predict", "top": top, "device": device}
-        return open_results(tmp_path / "rows.csv", COLUMNS, model, paths, batch=2, resume=resume, **settings)
-
-    with pytest.raises(RuntimeError), reopen(resume=False) as table:
-        assert stopped_at(table) is None
-        for name in ("a.png", "b.png", "c.png"):
-            table.add(name, [(name, "ok")])
+    def results(on_error, after):
+        positions.append(after)
+        yield from ((name, None) for name in ("a.png", "b.png", "c.png"))
         raise RuntimeError
-    return reopen
+
+    def write(*, resume=True, paths=("pictures",), card=None, top=3):
+        given = (tmp_path / "rows.csv", {"file": "", "status": ""}, lambda file, _: [(file, "ok")], results)
+        changed = replace(model, card=model.card | (card or {}))
+        write_results(*given, changed, paths, command="predict", batch=2, resume=resume, device="cpu", top=top)
+
+    write.positions = positions
+    with pytest.raises(RuntimeError):
+        write(resume=False)
+    return write
 
 
-def test_a_table_goes_on_after_the_last_whole_batch(stopped):
-    with pytest.raises(RuntimeError), stopped() as table:
-        assert stopped_at(table) == Position(2, "b.png")
-        raise RuntimeError
+def test_a_table_goes_on_after_the_last_whole_batch(write):
+    with pytest.raises(RuntimeError):
+        write()
+    assert write.positions == [None, Position(2, "b.png")]
 
 
 @pytest.mark.parametrize(
@@ -137,6 +137,6 @@ def test_a_table_goes_on_after_the_last_whole_batch(stopped):
         ({"card": {"config_sha256": "0" * 64}}, "model_config was another"),
     ],
 )
-def test_a_table_of_another_model_or_other_options_is_refused(stopped, change, message):
+def test_a_table_of_another_model_or_other_options_is_refused(write, change, message):
     with pytest.raises(InputError, match=f"cannot be resumed: {message}"):
-        stopped(**change)
+        write(**change)

@@ -37,12 +37,8 @@ def model(kind=SpeechRecognizer, labels=LABELS["words"], **arguments) -> Model:
 def recordings(tmp_path):
     """Four recordings of 0.4 to 2 s, of which the first and the third are above 0.9 s."""
     generator = numpy.random.default_rng(0)
-    for name, rate, seconds in (
-        ("a.wav", 16_000, 1),
-        ("b.flac", 44_100, 0.4),
-        ("c.flac", 44_100, 2),
-        ("d.ogg", 24_000, 0.7),
-    ):
+    sizes = {"a.wav": (16_000, 1), "b.flac": (44_100, 0.4), "c.flac": (44_100, 2), "d.ogg": (24_000, 0.7)}
+    for name, (rate, seconds) in sizes.items():
         soundfile.write(tmp_path / name, 0.1 * generator.standard_normal(int(rate * seconds)), rate)
     return tmp_path
 

@@ -5,7 +5,7 @@ import torch
 
 import vitspeech
 from vitspeech.checkpoint import Model
-from vitspeech.inference.symbols import read_symbols
+from vitspeech.inference.transcribe import read_symbols
 from vitspeech.models import Seq2Seq
 
 DIGITS = [*"0123456789", "+"]

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from vitspeech.encoders import RecurrentEncoder
 from vitspeech.inference.decode import transcribe_batch
-from vitspeech.inference.symbols import GREEDY
+from vitspeech.inference.transcribe import GREEDY
 from vitspeech.models import Seq2Seq
 from vitspeech.tasks.optimizer import parameter_groups
 

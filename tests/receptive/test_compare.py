@@ -57,8 +57,8 @@ def of_timm(folder, timm_name, **options):
 
 def test_a_second_size_that_cannot_be_taken_is_named_and_the_rest_is_there(pictures):
     result, _ = pictures
-    refused = "0 can't take pictures of 33 px: patch=4 does not divide image=33"
-    assert result.missing == {"pictures of 33 px, trained": refused}
+    refused = "0 can't take images of 33 px: patch=4 does not divide image=33"
+    assert result.missing == {"images of 33 px, trained": refused}
     assert [(state.trained, state.size) for state in result.states] == [(True, 32), (False, 32)]
     assert result.main is result.states[0] and result.untrained is result.states[1] and result.larger is None
     assert result.heads is not None and result.visible is not None and len(result.examples) == 3
@@ -226,4 +226,4 @@ def test_an_untrained_network_takes_its_sample_at_the_size_of_the_report():
 
 def test_a_second_size_that_a_network_refuses_when_it_runs_is_named():
     (result,) = compare([subject("timm:visformer_tiny", size=32)], raw(32), Plan(2, 2, (1.0, 65 / 32), ["stem"]))
-    assert "pictures of 65 px, untrained" in result.missing and len(result.states) == 1
+    assert "images of 65 px, untrained" in result.missing and len(result.states) == 1

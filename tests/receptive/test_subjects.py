@@ -136,7 +136,7 @@ def test_a_parameter_of_another_shape_that_holds_no_positions_of_tokens_is_named
     with pytest.raises(InputError) as refused:  # the second stage has only 2 × 2 tokens for its windows of 4 × 4
         found.network(size=16)
     name = "network.layers.1.blocks.0.attn.relative_position_bias_table"
-    message = f"timmmodel can't take pictures of 16 px: {name} would have the shape (9, 2) instead of (49, 2)"
+    message = f"timmmodel can't take images of 16 px: {name} would have the shape (9, 2) instead of (49, 2)"
     assert str(refused.value).startswith(message)
 
 

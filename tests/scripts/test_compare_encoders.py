@@ -35,10 +35,7 @@ def rows(tmp_path):
     full, lstm = summarize(read_rows(tmp_path, {"full": [0]}))
     cost = COST | {"delay_ms": None, "real_time_factor": None}
     stream = COST | {"path_length": 25}
-    return [
-        EncoderRow(full, cost, 301.4, 250, "its reach is unlimited"),
-        EncoderRow(lstm, stream, 200, 55.5, None),
-    ]
+    return [EncoderRow(full, cost, 301.4, 250, "its reach is unlimited"), EncoderRow(lstm, stream, 200, 55.5, None)]
 
 
 def test_the_table_has_every_number_and_says_why_an_encoder_does_not_stream(rows, tmp_path):

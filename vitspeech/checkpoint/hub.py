@@ -8,7 +8,6 @@ import contextlib
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -16,7 +15,7 @@ from types import ModuleType
 from vitspeech.checkpoint.leakage import TRAINING_ITEMS
 from vitspeech.data.utterances.manifest import CHECKSUMS
 from vitspeech.errors import InputError, MissingExtraError
-from vitspeech.files import check_links, read_json
+from vitspeech.files import check_links, new_folder, read_json
 
 PREFIX = "hf-hub:"
 NAME = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?", re.ASCII)
@@ -88,17 +87,13 @@ def copy(snapshot: Path, folder: Path) -> None:
     for name in (WEIGHTS, CONFIG, CARD):
         if not (snapshot / name).is_file():
             raise InputError(f"{folder}: not a model of vitspeech: it has no {name}")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".draft-") as drafts:
-        draft = Path(drafts, "model")
-        draft.mkdir()
-        for file in (file for pattern in WANTED for file in snapshot.glob(pattern) if file.is_file()):
-            shutil.copyfile(file, draft / file.name)
-        try:
-            draft.rename(folder)
-        except OSError:
-            if not folder.is_dir():  # else another process was faster, with the same files
-                raise
+    try:
+        with new_folder(folder) as draft:
+            for file in (file for pattern in WANTED for file in snapshot.glob(pattern) if file.is_file()):
+                shutil.copyfile(file, draft / file.name)
+    except OSError:
+        if not folder.is_dir():  # else another process was faster, with the same files
+            raise
 
 
 def push(folder: str | Path, repository: str, *, private: bool = False) -> str:

@@ -155,22 +155,7 @@ def beside(folder: Path, role: str) -> Path:
 
 
 def load(folder: str | Path, *, trust: Sequence[str] = ()) -> Model:
-    """Load a released model or a finished run: `vitspeech.load("checkpoints/vit-cifar10")`.
-
-    Loading runs no code from the folder: the weights are safetensors, and the configuration may name only networks of
-    vitspeech, torch and timm, and classes of the modules in `trust`.
-
-    Args:
-        folder: Holds `model.safetensors`, `config.yaml` and `card.json`; or a finished run, which has them in `model/`;
-            or `hf-hub:user/name@revision`, a released model on the Hugging Face Hub (see `checkpoint.hub.fetch`).
-        trust: Modules of your own whose code may run, such as `["mine"]` for `class_path: mine.Net`. They are also
-            looked for in the current folder.
-
-    Raises:
-        FileNotFoundError: If the folder or a file in it is missing.
-        InputError: If a file is altered, broken, or does not fit the others, a class is not trusted, or a model on the
-            hub cannot be downloaded.
-    """
+    """Load a released model or a finished run; arguments and errors are those of `vitspeech.load`."""
     folder = find_folder(Path(folder))
     card = read_card(folder / CARD)
     for name, key in ((WEIGHTS, "sha256"), (CONFIG, "config_sha256")):

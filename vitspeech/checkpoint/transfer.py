@@ -10,7 +10,7 @@ from timm.layers import resample_abs_pos_embed
 from torch import Tensor, nn
 
 from vitspeech.checkpoint.model import Model
-from vitspeech.errors import InputError, check_number
+from vitspeech.errors import InputError, check_number, some_names
 from vitspeech.frontends import LogMel
 from vitspeech.models import TimmModel
 
@@ -50,7 +50,8 @@ class Transfer:
             f"starts from {self.source}: {count:,} of {total:,} parameters loaded, {len(self.taken)} tensors as a whole"
         ]
         if self.labels or self.new_labels:
-            lines.append(f"  rows of the head: loaded {listed(self.labels)}; new {listed(self.new_labels)}")
+            loaded, new = (some_names(names, NAMED) or "none" for names in (self.labels, self.new_labels))
+            lines.append(f"  rows of the head: loaded {loaded}; new {new}")
         for text, names in (
             ("interpolated for another size of images", self.interpolated),
             ("new, not in it", self.missing),
@@ -58,7 +59,7 @@ class Transfer:
             ("left there", self.unused),
         ):
             if names:
-                lines.append(f"  {text}: {listed(names)}")
+                lines.append(f"  {text}: {some_names(names, NAMED)}")
         return "\n".join(lines)
 
 
@@ -191,9 +192,3 @@ def described(log_mel: LogMel) -> str:
 def first_log_mel(network: nn.Module) -> LogMel | None:
     """The front end of a network for audio; `None` if it has no log-mel."""
     return next((module for module in network.modules() if isinstance(module, LogMel)), None)
-
-
-def listed(names: Sequence[str]) -> str:
-    """The first names, and how many more there are; `none` without any."""
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more if names else "none"

@@ -127,12 +127,8 @@ def estimate_and_write(
 
         encode_known = encode
     else:
-        kind, vocabulary, encode, encode_known = (
-            vocabulary_kind(data.labels),
-            data.labels,
-            data.encode,
-            data.encode_known,
-        )
+        kind, vocabulary = vocabulary_kind(data.labels), data.labels
+        encode, encode_known = data.encode, data.encode_known
     utterances = []
     for place, words in tqdm(rows, desc="transcripts", unit="", leave=False, delay=2):
         try:

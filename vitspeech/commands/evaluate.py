@@ -30,8 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from vitspeech.tasks import find_task
 
     device = command_line.find_device(options.device)
-    model = vitspeech.load(options.checkpoint, trust=options.trust)
-    model.network.to(device)
+    model = vitspeech.load(options.checkpoint, trust=options.trust).to(device)
     given, language = command_line.settings(options, "beam", "ctc_weight"), command_line.language_settings(options)
     search = vitspeech.Search(**search_on_card(model.card, language) | given | language)
     task = find_task(model.task, model.trust)

@@ -9,6 +9,7 @@ from pathlib import Path
 import vitspeech
 from vitspeech import command_line
 from vitspeech.errors import InputError, check_number
+from vitspeech.files import check_new
 
 EXPORT = """Write a model as an ONNX graph, with a runner that needs numpy and ONNX Runtime alone.
 
@@ -49,7 +50,7 @@ def export(arguments: Sequence[str] | None = None) -> None:
     if options.data and not options.int8:
         raise InputError("--data: is for --int8")
 
-    from vitspeech.export.folder import check_new, export
+    from vitspeech.export.folder import export
 
     folder = options.folder
     check_new(folder)
@@ -90,7 +91,6 @@ def demo(arguments: Sequence[str] | None = None) -> None:
     check_number("--port", port, 0, 65535)
 
     from vitspeech.export.demo import server, web_runtime, write_demo
-    from vitspeech.export.folder import check_new
 
     load = partial(vitspeech.load, trust=options.trust)
     if options.out is not None:

@@ -6,7 +6,7 @@ vitspeech predict checkpoints/speech-commands yes.wav recordings/
 vitspeech predict checkpoints/speech-commands yes.wav --attention yes.png
 
 A file that can't be read is reported and left out; the exit status is then 3. A table is moved to its place when
-it is complete. Until then its rows are in FILE.partial (FILE.parts for Parquet), and --resume continues from there.
+it is complete. Until then its rows are in FILE.partial, and --resume continues from there.
 """
 
 import sys
@@ -38,12 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     command_line.check_table(options, options.paths)
     command_line.check_file(options.attention, "--attention", command_line.PICTURES)
 
-    from vitspeech.inference.batches import open_results, stopped_at
+    from vitspeech.inference.batches import write_results
     from vitspeech.inference.predict import BATCH
 
     device = command_line.find_device(options.device)
-    model = vitspeech.load(options.checkpoint, trust=options.trust)
-    model.network.to(device)
+    model = vitspeech.load(options.checkpoint, trust=options.trust).to(device)
     if options.attention:
         from vitspeech.plots.attention import check_drawable, draw_attention
 
@@ -55,14 +54,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for path, labels in results(on_error=unread.add, progress=not sys.stdout.isatty()):
             print(f"{path}: " + ", ".join(f"{label} {probability:.3f}" for label, probability in labels))
     else:
-        settings = {"command": "predict", "device": device.partition(":")[0], "top": options.top}
-        settings |= {"batch": BATCH, "resume": options.resume}
-        with open_results(options.out, COLUMNS, model, options.paths, **settings) as rows:
-            unread = command_line.UnreadFiles("predict", rows)
-            for path, labels in results(on_error=unread.add, progress=True, after=stopped_at(rows)):
-                rows.add(path, [(path, rank, *label, "ok") for rank, label in enumerate(labels, 1)])
-        print(options.out)
+        settings = {"batch": BATCH, "resume": options.resume, "device": device.partition(":")[0], "top": options.top}
+        table = (options.out, COLUMNS, table_rows, partial(results, progress=True), model, options.paths)
+        unread = write_results(*table, command="predict", **settings)
     unread.exit()
     if options.attention:
         draw_attention(model, Path(options.paths[0]), options.attention)
         print(options.attention)
+
+
+def table_rows(path: Path, labels: Sequence[tuple[str, float]]) -> list[tuple]:
+    """One row per label."""
+    return [(path, rank, *label, "ok") for rank, label in enumerate(labels, 1)]

@@ -128,7 +128,7 @@ def listener_of(model: "vitspeech.Model", search: "vitspeech.Search", options: a
 
         check_drawable(model)
     settings = read_settings(asdict(model.spotting or vitspeech.SpottingSettings()) | given) if given else None
-    return model.stream(settings=settings, search=search)
+    return model.stream(settings=settings, search=search if transcribes else None)
 
 
 def first_line(model: "vitspeech.Model", listener: Any, options: argparse.Namespace) -> str:

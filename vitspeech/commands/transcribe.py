@@ -10,8 +10,8 @@ vitspeech transcribe runs/symbols-reverse/0 --symbols "3 1 4 1 5" "2 7 1 8" --pi
 
 A model that can be streamed (trained with CTC, with a limited look-ahead) takes recordings of any length, others up to
 one minute. A recording that can't be read is reported and left out; the exit status is then 3. A table is moved to its
-place when it is complete. Until then its rows are in FILE.partial (FILE.parts for Parquet), and --resume continues from
-there. For the microphone use `vitspeech stream`.
+place when it is complete. Until then its rows are in FILE.partial, and --resume continues from there. For the
+microphone use `vitspeech stream`.
 """
 
 import argparse
@@ -44,8 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     given = command_line.settings(options, "beam", "length_penalty", "ctc_weight")
     options.device = command_line.find_device(options.device)
-    model = vitspeech.load(options.checkpoint, trust=options.trust)
-    model.network.to(options.device)
+    model = vitspeech.load(options.checkpoint, trust=options.trust).to(options.device)
     if options.symbols:
         check_search(model, None, given)
         print_symbols(model, options.symbols, given, options.picture)
@@ -147,7 +146,7 @@ def print_symbols(
         spaced = any(character.isspace() for character in text) or any(len(label) > 1 for label in model.labels)
         print(f"{text} -> {transcript.text if spaced else transcript.text.replace(' ', '')}")
     if picture:
-        from vitspeech.inference.symbols import read_symbols
+        from vitspeech.inference.transcribe import read_symbols
         from vitspeech.plots.cross_attention import align_symbols, draw_alignments
 
         symbols = model.preprocessing["symbols"]
@@ -174,17 +173,13 @@ def write_table(
     results: "Results", model: "vitspeech.Model", search: dict[str, Any], options: argparse.Namespace
 ) -> None:
     """Write a row for each word or unit, or go on with such a table; `search` says how words are searched."""
-    from vitspeech.inference.batches import open_results, stopped_at
+    from vitspeech.inference.batches import write_results
     from vitspeech.inference.transcribe import BATCH
 
-    settings = {"command": "transcribe", "device": options.device.partition(":")[0]} | search
-    settings |= {"rows": "units" if options.units else "words", "batch": BATCH, "resume": options.resume}
-    with open_results(options.out, COLUMNS, model, options.paths, **settings) as rows:
-        unread = command_line.UnreadFiles("transcribe", rows)
-        for path, transcript in results(on_error=unread.add, after=stopped_at(rows)):
-            rows.add(path, table_rows(path, transcript, model.labels if options.units else ()))
-    print(options.out)
-    unread.exit()
+    settings = {"batch": BATCH, "resume": options.resume, "device": options.device.partition(":")[0]} | search
+    rows_of = partial(table_rows, units=model.labels if options.units else ())
+    table = (options.out, COLUMNS, rows_of, results, model, options.paths)
+    write_results(*table, command="transcribe", rows="units" if options.units else "words", **settings).exit()
 
 
 def table_rows(path: Path, transcript: "Transcript", units: Sequence[str]) -> list[tuple]:

@@ -16,7 +16,7 @@ from vitspeech.decoding.search import Search
 from vitspeech.evaluation.report import ItemTable, Report, per_item
 from vitspeech.files import write_csv, write_text
 from vitspeech.inference.decode import transcribe_batch
-from vitspeech.inference.symbols import GREEDY
+from vitspeech.inference.transcribe import GREEDY
 from vitspeech.metrics.intervals import wilson_interval
 from vitspeech.metrics.word_errors import Alignment, align
 from vitspeech.plots.cross_attention import align_symbols, draw_alignments

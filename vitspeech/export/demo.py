@@ -34,11 +34,11 @@ from PIL import Image
 from vitspeech.checkpoint.model import Model
 from vitspeech.data.images.cifar import LABELS, Cifar
 from vitspeech.errors import InputError
-from vitspeech.export.folder import GRAPH, METADATA, export, new_folder
+from vitspeech.export.folder import GRAPH, METADATA, export
 from vitspeech.export.runner.model_folder import read_about
 from vitspeech.export.runner.model_graph import Graph
 from vitspeech.export.runner.model_schema import SCHEMA
-from vitspeech.files import check_regular, replacing, write_json
+from vitspeech.files import check_regular, new_folder, replacing, write_json
 from vitspeech.models.seq2seq import EncoderDecoder
 from vitspeech.samples import FOLDER as SAMPLES
 

@@ -10,10 +10,7 @@ FOLDER/LICENSE.*      the license of the package whose weights the graph has, of
 
 import hashlib
 import json
-import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,16 +18,15 @@ from typing import Any
 from vitspeech.attention import Encoder, MeanPooling
 from vitspeech.checkpoint.model import CARD, WEIGHTS, Model
 from vitspeech.errors import InputError
-from vitspeech.export.clips import clip_spec
 from vitspeech.export.encoder_decoder import encoder_decoder_spec
 from vitspeech.export.graphs import ExportSpec, session, to_onnx
 from vitspeech.export.images import image_spec
 from vitspeech.export.int8 import to_int8
 from vitspeech.export.runner import runner
 from vitspeech.export.runner.model_schema import SCHEMA, mistakes
-from vitspeech.export.stream.block_steps import has_fixed_state
-from vitspeech.export.stream.spec import stream_spec
-from vitspeech.files import sha256, sync, write_json
+from vitspeech.export.speech import clip_spec, stream_spec
+from vitspeech.export.stream_step import has_fixed_state
+from vitspeech.files import new_folder, sha256, sync, write_json
 from vitspeech.frontends.embedding import PACKAGE, SpeechEmbedding, license_text
 from vitspeech.models.seq2seq import EncoderDecoder
 
@@ -77,7 +73,9 @@ def export(
         if int8:
             parity["of"] = "fp32, before quantization"
             graphs[GRAPH], metadata["int8"] = to_int8(model, spec, graphs[GRAPH], data)
-        contents = {file: with_metadata(graph, metadata) for file, graph in graphs.items()} | runner(spec.name)
+        for graph in graphs.values():
+            graph.metadata_props.add(key="vitspeech", value=json.dumps(metadata))
+        contents = {file: graph.SerializeToString() for file, graph in graphs.items()} | runner(spec.name)
         metadata["files"] = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
         for mistake in mistakes(json.loads(json.dumps(metadata)), SCHEMA, "model.json"):
             raise InputError(f"can't be exported, because run.py would refuse it: {mistake}")
@@ -137,35 +135,3 @@ def is_streaming(model: Model) -> bool:
     if getattr(encoder, "receptive_field", (None, None))[1] is None or not isinstance(pooling, MeanPooling | None):
         return False
     return "seconds" not in model.preprocessing or not isinstance(encoder, Encoder) or has_fixed_state(encoder)
-
-
-def check_new(folder: Path) -> None:
-    """Refuse a folder that exists, also as a link that leads nowhere."""
-    if folder.exists() or folder.is_symlink():
-        raise FileExistsError(f"{folder}: exists; name a new folder")
-
-
-def with_metadata(graph: "onnx.ModelProto", metadata: dict[str, Any]) -> bytes:  # noqa: F821
-    """A graph with metadata under the key `vitspeech`, as the content of a file."""
-    entry = graph.metadata_props.add()
-    entry.key, entry.value = "vitspeech", json.dumps(metadata)
-    return graph.SerializeToString()
-
-
-@contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
-    """A hidden folder beside a new one, which it becomes once it is written; nothing is left if that fails."""
-    check_new(folder)
-    above = [parent for parent in folder.parents if not parent.exists()]
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name[:40]}.", suffix=".draft", dir=folder.parent))
-    draft.chmod(0o755)  # it is made readable by its owner alone
-    try:
-        yield draft
-        draft.rename(folder)
-    except BaseException:  # Ctrl-C, too
-        shutil.rmtree(draft, ignore_errors=True)
-        with suppress(OSError):  # somebody else has put something there
-            for parent in above:
-                parent.rmdir()
-        raise

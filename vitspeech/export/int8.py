@@ -14,8 +14,10 @@ import platform
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -28,19 +30,20 @@ from vitspeech.checkpoint.model import Model
 from vitspeech.decoding.search import Search
 from vitspeech.errors import InputError
 from vitspeech.export.graphs import ExportSpec, quiet, session, strip
-from vitspeech.export.stream.spec import steps
-from vitspeech.export.stream.stream_step import TokenStep
+from vitspeech.export.speech import steps
+from vitspeech.export.stream_step import TokenStep
 from vitspeech.frontends import ConvolutionalPatches, LinearPatches, SpeechFrontend, WhitenedPatches
 from vitspeech.tasks import find_task
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+    from onnx import ModelProto
 
 ALLOWED = 0.005  # accuracy that quantization may cost: half a point
 CALIBRATED = 8  # batches of validation data that choose the scales of convolutions
 RUNS, WARM_UP = 50, 5  # of a timing
 FRONT_ENDS = (ConvolutionalPatches, LinearPatches, WhitenedPatches, SpeechFrontend, TokenStep)
 FILE = "model.onnx"
+LINEAR = ("MatMul", "Gemm")  # operators of linear layers
 
 
 class GraphNetwork(nn.Module):
@@ -136,58 +139,33 @@ def measured(model: Model, spec: ExportSpec, graph: bytes, data: LightningDataMo
 def quantize(graph: "ModelProto", spec: ExportSpec, data: LightningDataModule) -> "ModelProto":
     """A graph whose linear layers, or else convolutions, have weights of 8 bits, except in the front end."""
     import onnx
-    from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_dynamic, quantize_static
+    from onnxruntime.quantization import QuantType, quantize_dynamic, quantize_static
 
-    # Of a network of convolutions the head alone is not worth it.
-    types = [node.op_type for node in weighted_nodes(graph, spec)]
-    is_linear = types.count("MatMul") + types.count("Gemm") > 1 or "Conv" not in types
-    graph = with_products(graph) if is_linear else graph
-    wanted = "MatMul" if is_linear else "Conv"
-    nodes = [node.name for node in weighted_nodes(graph, spec) if node.op_type == wanted]
-    if not is_linear and not front_ends(spec.graphs[FILE].module):
-        nodes = nodes[1:]  # the first convolution reads the pixels
+    front = front_ends(spec.graphs[FILE].module)
+    constants = {tensor.name for tensor in graph.graph.initializer}
+    weighted = [node for node in graph.graph.node if len(node.input) > 1 and node.input[1] in constants]
+    weighted = [node for node in weighted if not node.name.startswith(front)]
+    # A Gemm becomes a product, which is quantized, and a sum; onnxruntime.quantization names the product so.
+    linear = [node.name + "_MatMul" * (node.op_type == "Gemm") for node in weighted if node.op_type in LINEAR]
+    convolutions = [node.name for node in weighted if node.op_type == "Conv"]
+    is_linear = len(linear) > 1 or not convolutions  # of a network of convolutions the head alone is not worth it
+    nodes = linear if is_linear else convolutions[not front :]  # without a front end, the first reads the pixels
     options = {"per_channel": True, "nodes_to_quantize": nodes}
     if not nodes:
         raise InputError("--int8: the network has neither linear layers nor convolutions to quantize")
-
-    class Reader(CalibrationDataReader):
-        def __init__(self) -> None:
-            self.feeds = calibration(spec, data)
-
-        def get_next(self) -> dict[str, numpy.ndarray] | None:
-            return next(self.feeds, None)
-
     with tempfile.TemporaryDirectory() as folder, quiet():
-        before, after = str(Path(folder, "fp32.onnx")), str(Path(folder, "int8.onnx"))
-        onnx.save(graph, before)
+        made = Path(folder, "int8.onnx")
         if is_linear:
             # Sums of unsigned inputs times signed weights overflow on x86 without VNNI; unsigned weights do not.
             options |= {"op_types_to_quantize": ["MatMul"], "weight_type": QuantType.QUInt8}
-            quantize_dynamic(before, after, **options)
+            quantize_dynamic(graph, made, **options)
         else:
+            reader = SimpleNamespace(get_next=partial(next, calibration(spec, data), None))
             options |= {"op_types_to_quantize": ["Conv"], "weight_type": QuantType.QInt8}
-            quantize_static(before, after, Reader(), activation_type=QuantType.QUInt8, **options)
-        quantized = onnx.load(after)
+            quantize_static(graph, made, reader, activation_type=QuantType.QUInt8, **options)
+        quantized = onnx.load(made)
     strip(quantized)
     return quantized
-
-
-def weighted_nodes(graph: "ModelProto", spec: ExportSpec) -> list["NodeProto"]:
-    """The nodes with weights, except those of the front end."""
-    constants, front = {tensor.name for tensor in graph.graph.initializer}, front_ends(spec.graphs[FILE].module)
-    nodes = [node for node in graph.graph.node if len(node.input) > 1 and node.input[1] in constants]
-    return [node for node in nodes if not node.name.startswith(front)]
-
-
-def with_products(graph: "ModelProto") -> "ModelProto":
-    """A copy in which linear layers are a product and a sum, which ONNX Runtime quantizes."""
-    from onnx import ModelProto
-    from onnxruntime.quantization.onnx_model import ONNXModel
-
-    copy = ModelProto()
-    copy.CopyFrom(graph)
-    ONNXModel(copy).replace_gemm_with_matmul()
-    return copy
 
 
 def front_ends(module: torch.nn.Module) -> tuple[str, ...]:

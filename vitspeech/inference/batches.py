@@ -8,13 +8,16 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 from vitspeech.checkpoint.model import Model
-from vitspeech.data.tables import Columns, GrowingTable
+from vitspeech.command_line import UnreadFiles
+from vitspeech.data.audio.reading import states_rate
+from vitspeech.data.tables import Columns, GrowingTable, Row
 from vitspeech.errors import InputError, check_number
 
 Read, Result = TypeVar("Read"), TypeVar("Result")
@@ -39,6 +42,8 @@ def is_single(inputs: Any, axes: int) -> bool:
     """
     if isinstance(inputs, str | os.PathLike):
         return not Path(inputs).is_dir()
+    if states_rate(inputs):
+        return True
     return inputs.ndim <= axes if hasattr(inputs, "ndim") else not isinstance(inputs, Iterable)
 
 
@@ -87,8 +92,10 @@ def run_in_batches(
     Raises:
         InputError: If `batch` is below 1, or the file at the position `after` is another one now.
     """
+    from tqdm import tqdm
+
     check_number("batch", batch, 1)
-    found = skipped(iter(files), after) if after else iter(files)
+    found, done = (skipped(iter(files), after), after.count) if after else (iter(files), 0)
     waiting: deque[tuple[Input, Future[Read]]] = deque()
     readers = ThreadPoolExecutor(READERS, thread_name_prefix="read")
 
@@ -98,13 +105,11 @@ def run_in_batches(
             waiting.append((file, readers.submit(read, file)))
         return len(waiting) == BATCHES_AHEAD * batch
 
-    done, bar = after.count if after else 0, None
-    try:
+    with ExitStack() as closing:
+        closing.callback(readers.shutdown, cancel_futures=True)
         more = fill()
-        if progress and (more or len(waiting) > batch):
-            from tqdm import tqdm
-
-            bar = tqdm(desc="files", initial=done, leave=False)
+        is_shown = progress and (more or len(waiting) > batch)
+        bar = closing.enter_context(tqdm(desc="files", initial=done, leave=False, disable=not is_shown))
         while waiting:
             taken = [waiting.popleft() for _ in range(min(batch, len(waiting)))]
             inputs, errors = {}, {}
@@ -117,7 +122,7 @@ def run_in_batches(
                     errors[index] = error
             more = more and fill()
             done += len(taken)
-            if bar is not None and bar.total is None and not more:
+            if bar.total is None and not more:
                 bar.total = done + len(waiting)
                 bar.refresh()
             good = [taken[index][0] for index in inputs]
@@ -130,12 +135,7 @@ def run_in_batches(
                     raise result
                 else:
                     on_error(file, result)
-            if bar is not None:
-                bar.update(len(taken))
-    finally:
-        if bar is not None:
-            bar.close()
-        readers.shutdown(cancel_futures=True)
+            bar.update(len(taken))
 
 
 def skipped(files: Iterator[Input], after: Position) -> Iterator[Input]:
@@ -148,26 +148,35 @@ def skipped(files: Iterator[Input], after: Position) -> Iterator[Input]:
     return files
 
 
-def open_results(
+def write_results(
     path: Path,
     columns: Columns,
+    rows_of: Callable[[Input, Result], Sequence[Row]],
+    results: Callable[..., Iterable[tuple[Input, Result]]],
     model: Model,
     paths: Sequence[str],
     *,
+    command: str,
     batch: int,
     resume: bool,
     **settings: str | float,
-) -> GrowingTable:
-    """The table of a command's results, which is resumed only with the same model, paths, batch and settings.
+) -> UnreadFiles:
+    """Write the table of a command's results, or go on with an interrupted one, and print its name.
 
-    The settings are the command's name, the device, and what else changes the rows. A model is known by the checksums
-    on its card.
+    It is resumed only with the same model, paths, batch and settings; a model is known by the checksums on its card.
+
+    `results` is `predict` or `transcribe` of the `paths` that the user named, with all arguments but `on_error` and
+    `after`; `rows_of` makes the rows of one. The settings are the device, and what else changes the rows.
+
+    Returns:
+        The files that could not be read.
     """
     named = hashlib.sha256("\0".join(paths).encode(errors="surrogateescape")).hexdigest()
     sums = {"weights": model.card["sha256"], "model_config": model.card["config_sha256"], "paths": named}
-    return GrowingTable(path, columns, sums | {"batch": batch} | settings, batch=batch, resume=resume)
-
-
-def stopped_at(table: GrowingTable) -> Position | None:
-    """Where the interrupted command stopped that a table is resumed from; `None` at the start."""
-    return Position(table.done, table.last) if table.done else None
+    run = sums | {"batch": batch, "command": command} | settings
+    with GrowingTable(path, columns, run, batch=batch, resume=resume) as table:
+        unread, after = UnreadFiles(command, table), Position(table.done, table.last) if table.done else None
+        for one, result in results(on_error=unread.add, after=after):
+            table.add(one, rows_of(one, result))
+    print(path)
+    return unread

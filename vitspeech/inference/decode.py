@@ -21,11 +21,7 @@ from vitspeech.models import SpeechTranscriber
 
 @torch.inference_mode()
 def transcribe_batch(
-    network: nn.Module,
-    labels: Sequence[str],
-    waveforms: Tensor,
-    lengths: Tensor,
-    search: Search | None = None,
+    network: nn.Module, labels: Sequence[str], waveforms: Tensor, lengths: Tensor, search: Search | None = None
 ) -> list[Transcript]:
     """Transcribe a batch of utterances that are padded at the end: (B, N), (B,) -> B transcripts."""
     search = with_default_beam(search, network, labels)

@@ -3,7 +3,7 @@
 Shapes: N samples, F frames, C classes (the last class is "none").
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy
@@ -79,23 +79,11 @@ class LabelStream(Listener):
         self.stream.restart()
         self.decoder.restart()
 
-    def words(self, parts: Iterable[Tensor]) -> Iterator[Segment]:
-        """Yield the words of audio that arrives in parts (N,), each as soon as it is final.
-
-        Call `restart` before another recording if you stop before the end.
-        """
-        for part in parts:
-            yield from self.push(part)
-        yield from self.flush()
-
     def push(self, samples: Tensor | numpy.ndarray) -> list[Segment]:
         """Process the next samples, int16 or floats within ±1: (N,) -> the words that became final."""
-        return self.take(self.stream.push(samples))
+        return self.decoder.push(self.stream.push(samples).float().cpu().numpy())
 
     def flush(self) -> list[Segment]:
         """End the recording: its last words. The stream can then be used for another recording."""
-        return [*self.take(self.stream.flush()), *self.decoder.flush()]
-
-    def take(self, logits: Tensor) -> list[Segment]:
-        """The words that end before or within the next frames (F, C)."""
-        return self.decoder.push(logits.float().cpu().numpy())
+        last = self.decoder.push(self.stream.flush().float().cpu().numpy())
+        return [*last, *self.decoder.flush()]

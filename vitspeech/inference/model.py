@@ -26,7 +26,6 @@ from vitspeech.inference.label_stream import LabelStream, is_labeling
 from vitspeech.inference.predict import PICTURE_AXES, SOUND_AXES, Prediction, run_clips
 from vitspeech.inference.spotting import WordSpotter
 from vitspeech.inference.stream import FULL_SCALE
-from vitspeech.inference.symbols import transcribe_symbols
 from vitspeech.inference.transcript import Transcript, is_transcribing
 from vitspeech.inference.transcript_stream import TranscriptStream
 from vitspeech.lazy_names import nearest
@@ -72,11 +71,11 @@ class Model(released.Model):
             inputs: A path, an image or sound; or a folder, a list or another iterable of these, which gives a list in
                 the same order. An image is a PIL image, or an array or tensor of uint8 or of floats within 0..1,
                 (H, W, 3), (3, H, W) or gray (H, W); four axes are several images. Sound is an array or tensor of
-                int16 or of floats within ±1, (N,) or of two channels (N, 2) or (2, N); three axes are several
-                recordings.
+                int16 or of floats within ±1, (N,) or of two channels (N, 2) or (2, N), or `dataset[0]["audio"]` of the
+                library `datasets`; three axes are several recordings.
             top: Number of labels in `Prediction.probabilities`.
-            sample_rate: Sample rate of arrays in Hz, which are resampled; `None` is that of the model. Files state
-                theirs.
+            sample_rate: Sample rate of arrays in Hz, which are resampled; `None` is that of the model. Files and sounds
+                of `datasets` state theirs.
             batch: Inputs per forward pass.
 
         Raises:
@@ -112,7 +111,7 @@ class Model(released.Model):
         """
         if "symbols" in self.preprocessing:
             is_one = isinstance(inputs, str)
-            found = transcribe_symbols(self, [inputs] if is_one else inputs, search=search)
+            found = transcribing.transcribe_symbols(self, [inputs] if is_one else inputs, search=search)
             return found[0] if is_one else found
         options = {"search": search, "sample_rate": sample_rate, "batch": batch}
         found = [
@@ -139,9 +138,14 @@ class Model(released.Model):
             search: Of a `TranscriptStream`; `None` is `Search()`.
 
         Raises:
-            InputError: If the model can't be streamed; the message states the reason.
+            InputError: If the model can't be streamed, or is not one that the argument is for.
         """
-        if is_transcribing(self):
+        transcribes = is_transcribing(self)
+        if settings is not None and (transcribes or is_labeling(self)):
+            raise InputError(f"settings: of models that spot single words, not of {type(self.network).__name__}")
+        if search is not None and not transcribes:
+            raise InputError(f"search: of models that transcribe, not of {type(self.network).__name__}")
+        if transcribes:
             return TranscriptStream(self, search=search)
         return LabelStream(self) if is_labeling(self) else WordSpotter(self, settings)
 

@@ -61,31 +61,23 @@ def predict(
     progress: bool = False,
     after: Position | None = None,
 ) -> Iterator[tuple[Input, list[tuple[str, float]]]]:
-    """Classify images of any size and mode, or recordings of any sample rate.
+    """Classify images or recordings as `Model.predict` does, and yield each with its labels.
 
     Of a recording longer than the model's clips, up to a minute, the clip of most energy is classified. The network
     runs on the device that it is on. Folders are walked, and files read in threads, while it runs: the first results of
     a large folder are there at once, and memory does not grow with the number of files.
 
     Args:
-        model: From `vitspeech.load`; its preprocessing determines whether it takes images or audio.
-        paths: Files and folders, or one of them; a folder stands for all its images or recordings, sorted by path.
-            Images and sound in memory can stand in place of files, see `Model.predict`.
-        top: Number of labels per file.
-        sample_rate: Sample rate of sound in memory; `None` is that of the model.
-        batch: Files per forward pass.
+        model: From `vitspeech.load`.
+        paths: As the inputs of `Model.predict`, where the other arguments and the errors are, too.
         on_error: Called with a file that can't be read and the error, in the order of the files; the other files are
             classified. `None` raises the error.
         progress: Show a progress bar if there is more than one batch.
-        after: Leave out the files up to this position, which an interrupted run with the same `batch` has done.
+        after: Leave out the files up to this position, which an interrupted run with the same `batch` has done. If the
+            file there is another one, that is an `InputError`.
 
     Yields:
         Each file with its `top` most probable labels and their probabilities.
-
-    Raises:
-        FileNotFoundError: If a path does not exist or a folder holds no file that the model takes.
-        InputError: If a file is empty, broken or of another kind and there is no `on_error`, the model is not a
-            classifier, `top` is below 1, or the file at the position `after` is another one.
     """
     check_number("top", top, 1)
     if isinstance(model.network, MaskedSpeechModel) or not {"image", "seconds"} & model.preprocessing.keys():
@@ -131,9 +123,8 @@ def readers(
     if "sample_rate_hz" in preprocessing:
         walk = partial(walk_inputs, axes=SOUND_AXES, walk=walk_audio)
         return walk, partial(read_fitted, notes=notes, sample_rate=sample_rate, **preprocessing)
-    return partial(walk_inputs, axes=PICTURE_AXES, walk=walk_pictures), partial(
-        read_pixels, side=preprocessing["image"]
-    )
+    walk = partial(walk_inputs, axes=PICTURE_AXES, walk=walk_pictures)
+    return walk, partial(read_pixels, side=preprocessing["image"])
 
 
 def read_pixels(source: Input, side: int) -> Tensor:

@@ -3,7 +3,6 @@
 Shapes: N samples, T tokens, C classes.
 """
 
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy
@@ -59,15 +58,6 @@ class WordSpotter(Listener):
         self.stream.restart()
         self.decoder.restart()
         self.samples = 0
-
-    def words(self, parts: Iterable[Tensor]) -> Iterator[Detection]:
-        """Yield the detections in audio that arrives in parts (N,), each as soon as it is made.
-
-        Call `restart` before another recording if you stop before the end.
-        """
-        for part in parts:
-            yield from self.push(part)
-        yield from self.flush()
 
     def push(self, samples: Tensor | numpy.ndarray) -> list[Detection]:
         """Process the next samples, int16 or floats within ±1: (N,) -> new detections."""

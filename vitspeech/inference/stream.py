@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from vitspeech.checkpoint.model import Model
 from vitspeech.data.audio.levels import problem_of_floats
-from vitspeech.data.audio.reading import AudioParts, to_sound
+from vitspeech.data.audio.reading import AudioParts, states_rate, to_sound
 from vitspeech.errors import InputError
 from vitspeech.inference.microphone import listen
 from vitspeech.inference.transcript import is_autoregressive
@@ -120,7 +120,7 @@ class Listener:
 
     Within `with`, the end of the block discards what is left of a recording.
 
-    A subclass has the `AudioStream` as `stream`, and the methods `restart` and `words`.
+    A subclass has the `AudioStream` as `stream`, and `restart`, `push` and `flush`; the last two return words.
     """
 
     stream: AudioStream
@@ -130,13 +130,14 @@ class Listener:
         """The logits that became final with the latest push or flush (T, C), see `AudioStream`."""
         return self.stream.logits
 
-    def restart(self) -> None:
-        """Begin a new recording."""
-        raise NotImplementedError
-
     def words(self, parts: Iterable[Tensor]) -> Iterator[Any]:
-        """Yield the words of audio that arrives in parts (N,), each as soon as it is final."""
-        raise NotImplementedError
+        """Yield the words of audio that arrives in parts (N,), each as soon as it is final.
+
+        Call `restart` before another recording if you stop before the end.
+        """
+        for part in parts:
+            yield from self.push(part)
+        yield from self.flush()
 
     def listen(self, sound: Any = None, *, sample_rate: int | None = None) -> Iterator[Any]:
         """Yield the words of a sound, each with its times, as soon as it is final.
@@ -165,7 +166,7 @@ def parts_of(sound: Any, sample_rate_hz: int, rate_hz: int | None) -> Iterator[T
         return listen(sample_rate_hz, LISTEN_S)
     if isinstance(sound, str | os.PathLike):
         whole: Iterable[Tensor] = AudioParts(sound, sample_rate_hz)
-    elif hasattr(sound, "ndim"):
+    elif hasattr(sound, "ndim") or states_rate(sound):
         whole = [to_sound(sound, rate_hz or sample_rate_hz, sample_rate_hz)]
     elif rate_hz in (None, sample_rate_hz):
         return iter(sound)

@@ -1,6 +1,6 @@
-"""Transcribe recordings: short ones in batches, long ones as streams."""
+"""Transcribe recordings: short ones in batches, long ones as streams; and sequences of symbols given as text."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from vitspeech.inference.transcript import Transcript, is_transcribing, wrong_mo
 from vitspeech.inference.transcript_stream import TranscriptStream
 
 BATCH = 16
+GREEDY, MOST_SYMBOLS = Search(beam=1), 10_000  # of a sequence of symbols
 BAR = "{desc}: {percentage:3.0f}%|{bar}| {n:.0f}/{total:.0f} s [{elapsed}<{remaining}]"
 
 
@@ -46,32 +47,18 @@ def transcribe(
     progress: bool = False,
     after: Position | None = None,
 ) -> Iterator[tuple[Input, Transcript]]:
-    """Transcribe recordings of any sample rate.
+    """Transcribe recordings as `Model.transcribe` does, and yield each with its transcript.
 
     Recordings of up to a minute are transcribed in batches. Longer ones are streamed, one after the other, if the model
     can be streamed: it was trained with CTC, and every block has a limited `right`. They are read while they are
     transcribed, so that memory does not grow with their length, apart from the transcript. Hypotheses of a beam that
     differ from the best one more than five minutes back are dropped then. Other models take up to a minute.
 
-    The network runs on the device that it is on. Folders are walked, and recordings read in threads, while it runs: the
-    first results of a large folder are there at once, and memory does not grow with the number of recordings.
-
     Args:
         model: From `vitspeech.load`, trained by `vitspeech.Recognition` or `vitspeech.Transcription`.
-        paths: Files and folders, or one of them; a folder stands for all its recordings, sorted by path. Sound in
-            memory can stand in place of files, see `Model.transcribe`.
-        search: Search parameters; `None` is `Search()`.
-        sample_rate: Sample rate of sound in memory; `None` is that of the model.
-        batch: Recordings per forward pass.
-        on_error: Called with a recording that can't be read and the error, in the order of the files; the other files
-            are transcribed. `None` raises the error.
+        paths: As the inputs of `Model.transcribe`, where the other arguments and the errors are, too.
+        on_error: As in `vitspeech.predict`; so is `after`.
         progress: Show a progress bar if there is more than one batch, and one in seconds for each long recording.
-        after: Leave out the recordings up to this position, which an interrupted run with the same `batch` has done.
-
-    Raises:
-        FileNotFoundError: If a path does not exist or a folder holds no recording.
-        InputError: If a file is empty, broken or too long and there is no `on_error`, or the model does not output
-            transcripts, or the recording at the position `after` is another one.
     """
     if "symbols" in model.preprocessing or not is_transcribing(model):
         raise wrong_model(model, "does not transcribe recordings")
@@ -148,3 +135,39 @@ def transcribe_short(
             source = recordings[0][0]
             return [InputError(f"{source if isinstance(source, Path) else 'sound'}: {error}")]
         return [result for one in recordings for result in transcribe_short(model, [one], search)]
+
+
+@torch.inference_mode()
+def transcribe_symbols(model: Model, texts: Iterable[str], *, search: Search | None = None) -> list[Transcript]:
+    """The output of a model for each sequence of symbols, such as `3 1 4 1 5`.
+
+    Args:
+        model: From `vitspeech.load`, trained on symbols, as by `vitspeech.SymbolTasks`.
+        texts: The sequences. Symbols are separated by spaces; spaces may be left out if all of the model's symbols are
+            single characters.
+        search: Search parameters; `None` is greedy search.
+
+    Raises:
+        InputError: If the model does not take symbols, or a sequence is empty, too long or has another symbol.
+    """
+    if "symbols" not in model.preprocessing:
+        raise wrong_model(model, "does not take symbols")
+    check_search(model, search)
+    device, transcripts = next(model.network.parameters()).device, []
+    for indices in [read_symbols(text, model.preprocessing["symbols"]) for text in texts]:
+        symbols, lengths = torch.tensor([indices], device=device), torch.tensor([len(indices)])
+        transcripts += transcribe_batch(model.network, model.labels, symbols, lengths, search or GREEDY)
+    return transcripts
+
+
+def read_symbols(text: str, symbols: Sequence[str]) -> list[int]:
+    """The indices of the symbols of a text."""
+    parts = list("".join(text.split())) if all(len(symbol) == 1 for symbol in symbols) else text.split()
+    if not 1 <= len(parts) <= MOST_SYMBOLS:
+        raise InputError(f"a sequence of {len(parts):,} symbols; it must have 1 .. {MOST_SYMBOLS:,}")
+    indices = {symbol: index for index, symbol in enumerate(symbols)}
+    foreign = next((part for part in parts if part not in indices), None)
+    if foreign is not None:
+        shown = ", ".join(symbols[:50]) + (", …" if len(symbols) > 50 else "")
+        raise InputError(f"{foreign!r} of {text[:100]!r} is not a symbol of the model; its symbols are {shown}")
+    return [indices[part] for part in parts]

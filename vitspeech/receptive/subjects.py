@@ -102,7 +102,7 @@ class Subject:
 
     def inputs_text(self, size: float) -> str:
         """Inputs of a size in words."""
-        return f"clips of {size:g} s" if self.takes_audio else f"pictures of {size:g} px"
+        return f"clips of {size:g} s" if self.takes_audio else f"images of {size:g} px"
 
     def build_timm(self, trained: bool, size: int) -> nn.Module:
         """The timm network, for images of that side if its architecture depends on it."""

@@ -23,7 +23,7 @@ def site(browser, exported, runtime, shared):
             for name in (TRUNCATED, CTC, CLIPS):
                 (named / name).symlink_to(exported(name))
             with pytest.MonkeyPatch.context() as patch:  # the labels of the random labeler change every few frames
-                patch.setattr("vitspeech.export.stream.spec.SHORTEST_WORD_S", SHORTEST_MS / 1000)
+                patch.setattr("vitspeech.export.speech.SHORTEST_WORD_S", SHORTEST_MS / 1000)
                 for name in RANDOM:
                     export(model(name), named / name, attention=name == LABELER)
             write_demo([named / name for name in (TRUNCATED, CTC, CLIPS, *RANDOM)], target, runtime, vitspeech.load)

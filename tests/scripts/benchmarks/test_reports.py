@@ -21,10 +21,7 @@ REPORTS = {  # by benchmark: settings, and what its table names
     "layer": ({"tokens": (5, 11), "batch": 2, "width": 24, "heads": 2, **ONCE}, LAYERS),
     "vit": ({"batch": 2, "shape": Shape(image=16, width=24, depth=1, heads=2), "compiled": True, **ONCE}, NETWORKS),
     "loader": ({"images": 64, "batch": 64, "repeats": 1}, ["the same, RandAugment"]),
-    "speech": (
-        {"batch": 2, "stream_minutes": 0.06, **ONCE},
-        ["torchaudio", "truncated", "WAV files", "state, bytes"],
-    ),
+    "speech": ({"batch": 2, "stream_minutes": 0.06, **ONCE}, ["torchaudio", "truncated", "WAV files", "state, bytes"]),
 }
 
 

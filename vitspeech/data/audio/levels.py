@@ -1,4 +1,4 @@
-"""Levels of samples: silent, clipped, and floats that were not scaled.
+"""Levels of samples: silent, clipped, floats that were not scaled, and the stretch of most energy.
 
 This file needs numpy alone: `vitspeech export` copies it into the folders that it writes.
 
@@ -56,3 +56,16 @@ class Levels:
 def to_int16(samples: numpy.ndarray) -> numpy.ndarray:
     """Floats within ±1 as int16; those beyond are clamped."""
     return (samples * 32768).round().clip(-32768, 32767).astype(numpy.int16)
+
+
+def fit_length(samples: numpy.ndarray, length: int) -> numpy.ndarray:
+    """Pad int16 (N,) with zeros on both sides to (length,), or keep the stretch of that length with most energy."""
+    missing = length - len(samples)
+    if missing >= 0:
+        return numpy.pad(samples, (missing // 2, missing - missing // 2)) if missing else samples
+    total = numpy.append(0, numpy.cumsum(samples.astype(numpy.int64) ** 2))
+    energy = total[length:] - total[:-length]
+    # Many stretches contain a short word and have almost equal energy; the median one keeps it off the edges.
+    best = (energy >= energy.max() - energy.max() // 1000).nonzero()[0]
+    first = best[len(best) // 2]
+    return samples[first : first + length]

@@ -7,7 +7,7 @@ import math
 import struct
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
+from vitspeech.data.audio import levels
 from vitspeech.data.audio.audio_file import AudioFile
 from vitspeech.data.audio.levels import problem_of_floats, to_int16
 from vitspeech.data.rows import Content, readable_files
@@ -152,14 +152,22 @@ def to_sound(samples: Any, rate_hz: int, sample_rate_hz: int) -> Tensor:
     """Sound in memory as `read_audio` makes it of a file: average its channels, resample it and clamp floats.
 
     Args:
-        samples: An array or tensor, int16 or floats within ±1: (N,), or of one or two channels (N, C) or (C, N).
-        rate_hz: Its sample rate.
+        samples: An array or tensor, int16 or floats within ±1: (N,), or of one or two channels (N, C) or (C, N); or
+            what `states_rate`.
+        rate_hz: The sample rate of an array or tensor.
         sample_rate_hz: Sample rate of the result.
 
     Shape:
         -> int16 (N,)
     """
-    array = samples.detach().cpu().numpy() if isinstance(samples, Tensor) else samples
+    if isinstance(samples, Mapping) and {"array", "sampling_rate"} <= samples.keys():
+        samples, rate_hz = samples["array"], samples["sampling_rate"]
+    elif hasattr(samples, "get_all_samples"):
+        decoded = samples.get_all_samples()
+        samples, rate_hz = decoded.data, decoded.sample_rate
+    array = samples
+    if isinstance(samples, Tensor):  # NumPy has no bfloat16
+        array = (samples.float() if samples.is_floating_point() else samples).detach().cpu().numpy()
     shape = tuple(getattr(array, "shape", ()))
     if not isinstance(array, numpy.ndarray) or not (len(shape) == 1 or (len(shape) == 2 and min(shape) in (1, 2))):
         what = f"of shape {shape}" if isinstance(array, numpy.ndarray) else type(samples).__name__
@@ -174,6 +182,14 @@ def to_sound(samples: Any, rate_hz: int, sample_rate_hz: int) -> Tensor:
     if problem := problem_of_floats(float(abs(floats).max(initial=0))):
         raise InputError(f"{problem}, or pass int16")
     return at_rate(floats.mean(int(shape[0] > shape[1])) if array.ndim == 2 else floats, rate_hz, sample_rate_hz)
+
+
+def states_rate(sound: Any) -> bool:
+    """Whether a sound in memory states its sample rate, as those of the library `datasets` do.
+
+    They are a mapping with `array` and `sampling_rate`, or an `AudioDecoder`.
+    """
+    return isinstance(sound, Mapping) or hasattr(sound, "get_all_samples")
 
 
 def resampling_ratio(rate_hz: int, sample_rate_hz: int) -> Fraction:
@@ -230,14 +246,7 @@ def read_fitted(path: Path | Content, length: int) -> Tensor:
 
 def fit_length(samples: Tensor, length: int) -> Tensor:
     """Pad int16 (N,) with zeros on both sides to (length,), or keep the stretch of that length with most energy."""
-    missing = length - len(samples)
-    if missing >= 0:
-        return pad(samples, (missing // 2, missing - missing // 2)) if missing else samples
-    total = pad(samples.long().square().cumsum(0), (1, 0))
-    energy = total[length:] - total[:-length]
-    # Many stretches contain a short word and have almost equal energy; the median one keeps it off the edges.
-    best = (energy >= energy.max() - energy.max() // 1000).nonzero()
-    return samples[best[len(best) // 2] :][:length]
+    return torch.from_numpy(levels.fit_length(samples.numpy(), length))
 
 
 def read_clips(

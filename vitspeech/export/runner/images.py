@@ -14,13 +14,7 @@ from pathlib import Path
 
 import numpy
 
-from vitspeech.export.runner.model_folder import (
-    check_file,
-    most_probable,
-    read_about,
-    read_each,
-    run_command,
-)
+from vitspeech.export.runner.model_folder import check_file, most_probable, read_about, read_each, run_command
 from vitspeech.export.runner.model_graph import Graph
 
 FOLDER = Path(__file__).parent

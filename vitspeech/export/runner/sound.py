@@ -37,18 +37,6 @@ def read_sound(path: str | Path, rate_hz: int, *, is_part: bool = False) -> nump
     return to_int16(samples)
 
 
-def fit_length(samples: numpy.ndarray, length: int) -> numpy.ndarray:
-    """Pad int16 (N,) with zeros on both sides to (length,), or keep the stretch of that length with most energy."""
-    missing = length - len(samples)
-    if missing >= 0:
-        return numpy.pad(samples, (missing // 2, missing - missing // 2))
-    total = numpy.append(0, numpy.cumsum(samples.astype(numpy.int64) ** 2))
-    energy = total[length:] - total[:-length]
-    best = (energy >= energy.max() - energy.max() // 1000).nonzero()[0]
-    first = best[len(best) // 2]
-    return samples[first : first + length]
-
-
 def within_one(samples: numpy.ndarray) -> numpy.ndarray:
     """Samples, int16 or floats within ±1, as float32 within ±1, of the same shape; others are a ValueError."""
     samples = numpy.asarray(samples)

@@ -23,9 +23,10 @@ from typing import Any
 
 import numpy
 
+from vitspeech.data.audio.levels import fit_length
 from vitspeech.export.runner.model_folder import most_probable, read_about, read_each, run_command, softmax
 from vitspeech.export.runner.model_graph import Graph
-from vitspeech.export.runner.sound import fit_length, read_sound, within_one
+from vitspeech.export.runner.sound import read_sound, within_one
 from vitspeech.export.runner.stream_state import check_target, load_state, save_state
 
 FOLDER = Path(__file__).parent

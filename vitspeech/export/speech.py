@@ -1,10 +1,10 @@
-"""How a streaming speech model is exported: one step of `StreamStep`, compared with the network on whole recordings.
+"""How speech models are exported: as one step of a stream, or for whole clips; and their comparison with the network.
 
-Shapes: N samples, T tokens, C classes, H heads, L past tokens of a block, R its look-ahead.
+Shapes: B batch, N samples, T tokens, C classes, H heads, L past tokens of a block, R its look-ahead.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy
@@ -18,15 +18,15 @@ from vitspeech.data.utterances.word_clips import SHORTEST_WORD_S
 from vitspeech.decoding.keywords import SpottingSettings
 from vitspeech.errors import InputError
 from vitspeech.export.graphs import ExportSpec, Graph
-from vitspeech.export.parity import compare, compare_weights, recording
-from vitspeech.export.stream.block_steps import AttentionStep
-from vitspeech.export.stream.stream_step import StreamStep
+from vitspeech.export.parity import compare, compare_batches, compare_weights, recording
+from vitspeech.export.stream_step import AttentionStep, StreamStep
 from vitspeech.inference.label_stream import LABEL_PROBABILITY
 from vitspeech.inference.stream import AudioStream
 from vitspeech.inference.transcript import is_transcribing
 from vitspeech.plots.attention import forward_with_attention
 
 LENGTHS_S = (0.0, 0.05, 0.3, 1.0, 3.21)  # of the compared recordings; the first ones are shorter than a token
+BATCHES = (1, 2, 5)  # sizes of the batches of clips that are compared
 
 
 def stream_spec(model: Model, attention: bool) -> ExportSpec:
@@ -153,3 +153,37 @@ def outputs_of_steps(running: Any, step: StreamStep, samples: numpy.ndarray) -> 
         outputs = running.run(None, {"samples": heard[None], "valid": valid, "state": state})
         state = outputs[2]
         yield outputs
+
+
+def clip_spec(model: Model) -> ExportSpec:
+    """How a classifier of whole clips is exported: for clips of any length, or if that fails for the trained length."""
+    fixed, tokens = clip_spec_for(model, {}, {"length": "fixed"}), getattr(model.network, "tokens", None)
+    shortest = getattr(tokens, "window_samples", None)
+    if shortest is None:
+        return fixed
+    samples = fixed.metadata["samples"]
+    longer = {shortest: 2, max(shortest, round(0.6 * samples)): 1, round(2.3 * samples): 2}
+    return replace(clip_spec_for(model, longer, {"length": "any", "shortest_samples": shortest}), fallback=fixed)
+
+
+def clip_spec_for(model: Model, others: Mapping[int, int], metadata: Mapping[str, Any]) -> ExportSpec:
+    """How it is exported for one length, or for any if others (samples: size of the batch) are to be compared."""
+    rate_hz, module = model.preprocessing["sample_rate_hz"], model.network.eval()
+    count = round(model.preprocessing["seconds"] * rate_hz)
+
+    def clips(batch: int, length: int = count) -> Tensor:
+        return torch.stack([recording(rate_hz, 0.37 * number, length / rate_hz) for number in range(batch)])
+
+    sizes = [*((batch, count) for batch in BATCHES), *((batch, length) for length, batch in others.items())]
+    dynamic = {"samples": {0: "batch"} | ({1: "length"} if others else {})}
+
+    def compare(sessions: Mapping[str, Any]) -> dict[str, float]:
+        try:
+            return compare_batches(sessions["model.onnx"], module, (clips(*size) for size in sizes))
+        except Exception as error:  # ONNX Runtime has classes of its own
+            if isinstance(error, InputError) or not others:
+                raise
+            raise InputError(f"{type(model.network).__name__} takes clips of one length: {error}") from error
+
+    graphs = {"model.onnx": Graph(module, {"samples": clips(2)}, ["logits"], dynamic)}
+    return ExportSpec("clips", graphs, compare, {"sample_rate_hz": rate_hz, "samples": count, **metadata})

@@ -1,1 +1,0 @@
-"""Streaming speech models as graphs: one step, with a state of fixed size, for each token."""
