@@ -26,7 +26,7 @@ def result_of(name, energy, rows, columns, *, hop_ms=None):
     span = (UNLIMITED, UNLIMITED)
     field = Field(energy.expand(3, -1, -1), torch.ones_like(energy), rows, columns, span, [(0, 0)], (0.0, 0.0), 0.0)
     fields = LayerFields(Layer("blocks.0"), (1, 1), 1.0, field, None, None, None, 1.0)
-    measure = partial(measure_image, cell=1.0, own=1.0) if hop_ms is None else partial(measure_time, cell_ms=hop_ms)
+    measure = partial(measure_image, cell=1.0) if hop_ms is None else partial(measure_time, cell_ms=hop_ms)
     layer = LayerNumbers(fields, 1.0, hop_ms or 1.0, measure, estimates(field, measure), None, None, None, None, {})
     preprocessing = {"image": 32} if hop_ms is None else {"sample_rate_hz": 16_000}
     return Result(Subject(name, True, 1.0, preprocessing, None), 1, [State(True, 1.0, [layer])])

@@ -111,7 +111,7 @@ def test_without_a_card_pictures_are_those_of_a_folder(folder, monkeypatch):
     sample = sample_for(subjects, str(folder), 9)
     assert sample.raw.shape == (5, 3, 24, 24) and sample.labels is None and sample.names is None
     assert sorted(sample.raw[:, 0].flatten(1).float().mean(1).tolist()) == [0, 50, 100, 150, 200]
-    assert sample.origin == "5 pictures of album" and sample.first(2).labels is None
+    assert sample.origin == "5 images of album" and sample.first(2).labels is None
     assert torch.equal(sample_for(subjects, str(folder), 2).raw, sample.raw[:2])
     monkeypatch.chdir(folder)
     assert sample_for(subjects, ".", 9).origin == sample.origin
@@ -132,7 +132,7 @@ def test_any_pictures_take_the_place_of_a_data_set_that_is_not_in_the_folder(see
     for folder in (known, unknown):
         with pytest.warns(UserWarning, match="holds the data set of none|broken.jpg") as said:
             sample = sample_for([seeing, subject("timm:resnet10t", size=24)], folder, 9)
-        assert len(said) == 2 and sample.raw.shape == (6, 3, 32, 32) and "pictures of" in sample.origin
+        assert len(said) == 2 and sample.raw.shape == (6, 3, 32, 32) and "images of" in sample.origin
         for picture, label in zip(sample.raw, sample.labels, strict=True):
             assert sample.names[label] == ("star" if picture[0, 0, 0] == 0 else "circle" if folder == known else "cat")
         (result,) = compare([seeing], sample, Plan(inputs=2, answers=6, factors=(1.0,)))
@@ -155,13 +155,13 @@ def test_of_any_recordings_the_loudest_second_is_taken(hearing, tmp_path):
 
 
 def test_models_that_name_no_data_need_a_folder():
-    with pytest.raises(ValueError, match="no model names its data set; name a folder of pictures by --data"):
+    with pytest.raises(ValueError, match="no model names its data set; name a folder of images by --data"):
         sample_for([subject("timm:resnet10t")], None, 4)
 
 
 def test_a_folder_that_is_not_there_or_holds_no_pictures_is_named(tmp_path):
     (tmp_path / "0.png").write_text("no picture")
-    for folder, message in ((tmp_path / "nowhere", "nowhere"), (tmp_path / "0.png", "no folder with pictures$")):
+    for folder, message in ((tmp_path / "nowhere", "nowhere"), (tmp_path / "0.png", "no folder with images$")):
         with pytest.raises((FileNotFoundError, ValueError), match=message):
             sample_for([subject("timm:resnet10t")], str(folder), 4)
 

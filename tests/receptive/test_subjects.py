@@ -208,7 +208,7 @@ def test_clips_are_followed_by_the_next_ones(released):
 
 
 def test_a_model_that_takes_more_than_audio_is_refused(finished_transcriber_run):
-    with pytest.raises(ValueError, match="SpeechTranscriber is not a network of pictures or audio alone"):
+    with pytest.raises(ValueError, match="SpeechTranscriber is not a network of images or audio alone"):
         subject(str(finished_transcriber_run))
 
 

@@ -65,7 +65,7 @@ def compare(arguments: Sequence[str] | None = None) -> None:
         raise InputError("--device mps: Apple GPUs have no double precision, which the measures need; choose cpu")
 
     from vitspeech.receptive.compare import compare
-    from vitspeech.receptive.plan import Plan, plan_within
+    from vitspeech.receptive.plan import Plan, plan_within, time_text
     from vitspeech.receptive.report.numbers import main_results, widths
     from vitspeech.receptive.report.page import write_report
     from vitspeech.receptive.sample import sample_for
@@ -78,7 +78,7 @@ def compare(arguments: Sequence[str] | None = None) -> None:
     start = time.perf_counter()
     if options.minutes is not None:
         plan = plan_within(options.minutes, subjects, sample, plan)
-        print(f"{plan.inputs} inputs in about {options.minutes:g} minutes", flush=True)
+        print(f"{plan.inputs} inputs in about {time_text(options.minutes)}", flush=True)
     results = compare(subjects, sample, plan, progress=True)
     page = write_report(results, sample, plan, options.output)
     table, _ = main_results(results)

@@ -93,7 +93,11 @@ def plan_within(minutes: float, subjects: Sequence[Subject], sample: Sample, pla
     share = 60 * minutes / max(sum(cost.total(plan) for cost in costs), 1e-9)
     inputs, answers = (min(int(share * count), len(sample.raw)) for count in (plan.inputs, plan.answers))
     if inputs < 2:
-        raise InputError(
-            f"--minutes {minutes:g}: two inputs take about {2 * minutes / (share * plan.inputs):.2g} minutes"
-        )
+        needed = time_text(2 * minutes / (share * plan.inputs))
+        raise InputError(f"--minutes {minutes:g}: two inputs take about {needed}")
     return replace(plan, inputs=inputs, answers=answers)
+
+
+def time_text(minutes: float) -> str:
+    """A time in minutes, or in seconds if it is shorter."""
+    return f"{minutes:.3g} minutes" if minutes >= 1 else f"{60 * minutes:.2g} s"

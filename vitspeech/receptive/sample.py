@@ -1,4 +1,4 @@
-"""The inputs on which models are compared: items of a validation split, or the pictures or recordings of a folder.
+"""The inputs on which models are compared: items of a validation split, or the images or recordings of a folder.
 
 Shapes: B batch, N image side in pixels or samples of a clip.
 """
@@ -46,7 +46,7 @@ class Sample:
 
 
 def sample_for(subjects: Sequence[Subject], root: str | None, count: int) -> Sample:
-    """Inputs for a comparison: from the data set that a card names, or the pictures or recordings of a folder.
+    """Inputs for a comparison: from the data set that a card names, or the images or recordings of a folder.
 
     Those of a data set are from its validation split. The test split is not used, so that a model changed after looking
     at its fields has not been tuned on it. If the folder `root` does not hold the data set of any card, its files are
@@ -54,7 +54,7 @@ def sample_for(subjects: Sequence[Subject], root: str | None, count: int) -> Sam
 
     Args:
         subjects: The models; all take images, or all take audio.
-        root: The folder of the data set, or of pictures or recordings.
+        root: The folder of the data set, or of images or recordings.
         count: Maximum number of inputs.
     """
     audio_names = [subject.name for subject in subjects if subject.takes_audio]
@@ -75,7 +75,7 @@ def sample_for(subjects: Sequence[Subject], root: str | None, count: int) -> Sam
         except FileNotFoundError as problem:
             problems.append(problem)
     if root is None:
-        raise next(iter(problems), InputError("no model names its data set; name a folder of pictures by --data"))
+        raise next(iter(problems), InputError("no model names its data set; name a folder of images by --data"))
     kind, endings = ("recordings", AUDIO_ENDINGS) if audio_names else ("pictures", PICTURE_ENDINGS)
     files = list(walk_folder(Path(root), endings)) if Path(root).is_dir() else []
     if not files:
@@ -145,13 +145,13 @@ def middles_of(clips: Sequence[Tensor]) -> Tensor:
 
 
 def folder_sample(folder: Path, files: Sequence[Path], subjects: Sequence[Subject], count: int) -> Sample:
-    """Random files of a folder: the central square of pictures, the loudest part of recordings.
+    """Random files of a folder: the central square of images, the loudest part of recordings.
 
     The labels are the names of the subfolders with the files, if all are in one. Files that cannot be read are left out
     with a warning.
     """
     audio, side = subjects[0].takes_audio, int(max(subject.size for subject in subjects))
-    kind = "recordings" if audio else "pictures"
+    kind = "recordings" if audio else "images"
 
     def read(file: Path) -> Tensor:
         if not audio:

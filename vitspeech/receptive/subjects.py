@@ -165,7 +165,7 @@ def subject(name: str, *, size: int | None = None, pretrained: bool = False, tru
         model = checkpoint.load(name, trust=trust)
         if "symbols" in model.preprocessing or isinstance(model.network, SpeechTranscriber | MaskedSpeechModel):
             kind = type(model.network).__name__
-            raise InputError(f"{name}: {kind} is not a network of pictures or audio alone; compare supports only those")
+            raise InputError(f"{name}: {kind} is not a network of images or audio alone; compare supports only those")
         takes_audio = "sample_rate_hz" in model.preprocessing
         own_size = model.preprocessing.get("seconds", 1.0) if takes_audio else model.preprocessing["image"]
         labels = None if "units" in model.preprocessing else model.labels

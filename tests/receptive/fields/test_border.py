@@ -78,7 +78,7 @@ def test_a_known_field_is_recovered_from_a_small_picture(kind, stride, units):
     inputs = torch.randn(2, 1, SIDE, SIDE, generator=torch.Generator().manual_seed(1))
     network = nn.Sequential(layer, Gain()).eval()
     field = effective_fields(network, inputs, [Layer("1")], cumulative_only=True, probe_units=units)[0].cumulative
-    offsets, measure = torch.arange(-25.0, 26), partial(measure_image, cell=1.0, own=1.0)
+    offsets, measure = torch.arange(-25.0, 26), partial(measure_image, cell=1.0)
     expected = numbers_of(known(torch.outer(rows, columns).square(), rows=offsets, columns=offsets), measure)
     found = numbers_of(field, measure)
     for name in ("side_50", "side_90", "radius_50", "radius_90"):
@@ -160,7 +160,7 @@ def everywhere_in_pictures():
 def test_a_uniform_field_has_the_numbers_of_the_reference():
     inputs = torch.rand(3, 1, 14, 14, generator=torch.Generator().manual_seed(1))
     field = effective_fields(everywhere_in_pictures(), inputs, [Layer("0")])[0].cumulative
-    found, measure = extent(field), partial(measure_image, cell=1.0, own=1.0)
+    found, measure = extent(field), partial(measure_image, cell=1.0)
     assert uniform(field, measure) == pytest.approx({name: number.value for name, number in found.items()}, rel=1e-5)
     assert extent(field.uniform)["side_90"] == pytest.approx(found["side_90"], rel=1e-5)
     clips, source = torch.rand(3, 29, 5), Layer(INPUT, "mel")
@@ -178,7 +178,7 @@ def test_a_field_within_the_window_of_a_narrower_one_has_the_same_extent():
     assert wide.window == ((-9, 9), (-9, 9)) and narrow.window == ((-6, 6), (-6, 6))
     rounded = wide.within(((-5.9999, 5.9999), (-6, 6)))  # as after a conversion from ms
     assert rounded.window == wide.within(narrow.window).window == narrow.window
-    measure = partial(measure_image, cell=1.0, own=1.0)
+    measure = partial(measure_image, cell=1.0)
     assert uniform(wide.within(narrow.window), measure) == pytest.approx(uniform(narrow, measure))
     found = {name: number.value for name, number in extent(wide.within(narrow.window)).items()}
     assert found == pytest.approx({name: number.value for name, number in extent(narrow).items()}, rel=1e-5)

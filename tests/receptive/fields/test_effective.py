@@ -72,19 +72,20 @@ def energy_by_offset(field):
 # What is estimated.
 
 
-def test_the_mean_over_all_probes_is_the_squared_norm_of_the_exact_jacobian(monkeypatch):
+def test_the_mean_over_all_signs_is_the_squared_norm_of_the_exact_jacobian(monkeypatch):
     torch.manual_seed(0)
     network = stack(nn.Conv2d(2, 5, 3, padding=1), nn.GELU(), nn.Conv2d(5, 3, 3, padding=1), nn.Tanh()).double()
     inputs = pictures(2, 2, 7, 11, dtype=torch.float64)
-    probes = itertools.cycle(itertools.product((0, 1), repeat=3))
-    monkeypatch.setattr(torch, "randint", lambda low, high, shape, generator: torch.tensor([next(probes)] * shape[0]))
-    field = effective_fields(network, inputs, [Layer("3")], probe_units=1, probes=8)[0].cumulative
+    signs = torch.tensor(list(itertools.product((0, 1), repeat=3))).repeat_interleave(2, 0)  # each for both inputs
+    monkeypatch.setattr(torch, "randint", lambda low, high, shape, generator: signs)
+    field = effective_fields(network, inputs.repeat(8, 1, 1, 1), [Layer("3")], probe_units=1)[0].cumulative
     (row, column) = field.probe_units[0]
     assert (row, column) == (3, 5)
     jacobian = torch.autograd.functional.jacobian(lambda x: network(x)[:, :, row, column], inputs)  # (B, 3, B, 2, R, W)
     exact = torch.stack([jacobian[b, :, b].square().sum((0, 1)) for b in range(2)])
-    assert_close(field.energy[:, 6 - 3 : 13 - 3, 10 - 5 : 21 - 5], exact.float())
-    assert_close(field.energy.sum(), exact.sum().float())
+    mean = field.energy.unflatten(0, (8, 2)).mean(0)
+    assert_close(mean[:, 6 - 3 : 13 - 3, 10 - 5 : 21 - 5], exact.float())
+    assert_close(mean.sum(), exact.sum().float())
 
 
 def test_the_field_is_the_mean_over_units_each_around_its_own_center():
@@ -225,7 +226,7 @@ def test_layers_held_in_memory_one_by_one_have_the_same_fields_and_their_progres
     whole = effective_fields(network, inputs, layers, cumulative_only=cumulative_only)
     monkeypatch.setattr(effective, "GROUP_VALUES", 1)
     monkeypatch.setattr(effective, "BATCH_VALUES", 2 * inputs[0].numel())
-    parts = list(iterate_fields(network, inputs, layers, cumulative_only=cumulative_only, progress=done.append))
+    parts = list(iterate_fields(network, inputs, layers, Layer(""), cumulative_only=cumulative_only, progress=done.append))
     for one, other in zip(whole, parts, strict=True):
         assert (one.stride, one.block_stride) == (other.stride, other.block_stride)
         for kind in ("cumulative", "cumulative_cut", "block", "block_cut"):

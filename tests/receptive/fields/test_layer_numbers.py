@@ -43,16 +43,16 @@ def test_a_picture_is_measured_in_pixels():
     assert [layer.name for layer in (patches, first, second)] == ["patches", "encoder.blocks.0", "encoder.blocks.1"]
     assert [layer.depth for layer in (patches, first, second)] == [1 / 3, 2 / 3, 1]
     assert all(layer.cell == 1 and layer.stride == 4 and layer.frequency is None for layer in (patches, first, second))
-    assert patches.cumulative["own_share"].value == pytest.approx(1) and patches.cumulative["side_99"].value < 4
+    assert patches.cumulative["side_99"].value < 4
     assert patches.theoretical == (1.5, 1.5) and first.theoretical == (inf, inf)
     assert patches.cumulative["of_theoretical"].value <= 4 / 12**0.5
     assert patches.cumulative_cut is None and patches.block == patches.cumulative
     # From block to block a place is a patch of 4 px.
-    assert second.block == extent(second.fields.block, cell=4, own=1)
-    assert second.cumulative == extent(second.fields.cumulative, own=4)
-    assert second.cumulative_cut == extent(second.fields.cumulative_cut, own=4)
-    assert second.block_cut == extent(second.fields.block_cut, cell=4, own=1)
-    assert second.block["own_share"].value > 0.5 > second.block_cut["own_share"].value
+    assert second.block == extent(second.fields.block, cell=4)
+    assert second.cumulative == extent(second.fields.cumulative)
+    assert second.cumulative_cut == extent(second.fields.cumulative_cut)
+    assert second.block_cut == extent(second.fields.block_cut, cell=4)
+    assert second.block["side_50"].value < second.block_cut["side_50"].value
 
 
 def test_a_clip_is_measured_in_milliseconds():

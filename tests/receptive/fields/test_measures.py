@@ -74,9 +74,7 @@ def test_one_place_has_no_extent():
         radius_50=0,
         radius_90=0,
         width=0,
-        anisotropy=1,
         effective_pixels=1,
-        own_share=1,
         of_theoretical=0,
     )
 
@@ -93,7 +91,6 @@ def test_two_places():
         radius_90=sqrt(20) + (5 - sqrt(20)) * 0.3 / 0.4,  # next below 5 is the distance of (2, 4)
         width=4 * sqrt(0.6 * 0.4 * (9 + 16) / 2),
         effective_pixels=1 / (0.36 + 0.16),
-        own_share=0.6,
         of_theoretical=4 * sqrt(3) / 9,
     )
 
@@ -105,37 +102,16 @@ def test_an_even_square(side):
         extent(square(side)),
         width=4 * sqrt((side**2 - 1) / 12),
         effective_pixels=side**2,
-        anisotropy=1,
         side_99=inner + (side - inner) * (0.99 - (inner / side) ** 2) / (1 - (inner / side) ** 2),
-        own_share=(1 if side % 2 else 0) / side**2,
     )
 
 
 def test_lengths_are_in_cells_and_areas_in_their_squares():
-    one, four = values(extent(square(5), own=3)), values(extent(square(5), cell=4, own=3))
+    one, four = values(extent(square(5))), values(extent(square(5), cell=4))
     assert four.pop("effective_pixels") == 16 * one.pop("effective_pixels")
-    for name in ("anisotropy", "own_share", "of_theoretical"):
-        assert four.pop(name) == one.pop(name)
+    assert four.pop("of_theoretical") == one.pop("of_theoretical")
     assert four == pytest.approx({name: 4 * number for name, number in one.items()})
     assert {*one} == {"side_20", "side_30", "side_50", "side_90", "side_99", "radius_50", "radius_90", "width"}
-
-
-@pytest.mark.parametrize("side, own, share", [(5, 1, 1), (5, 3, 9), (5, 4, 9), (5, 5, 25), (4, 2, 4), (4, 4, 16)])
-def test_a_units_own_share_is_that_of_its_cell(side, own, share):
-    assert extent(square(side), own=own)["own_share"].value == pytest.approx(share / side**2)
-
-
-@pytest.mark.parametrize("turned", [False, True])
-def test_anisotropy_is_the_ratio_of_the_axes(turned):
-    rows, columns = [-1, 0, 1], [-3, -2, -1, 0, 1, 2, 3]
-    rectangle = {(b, a) if turned else (a, b): 1.0 for a in rows for b in columns}
-    approximately(extent(around(rectangle)), anisotropy=sqrt((49 - 1) / (9 - 1)))
-
-
-def test_anisotropy_detects_oblique_axes():
-    # Variances (9 + 1) / 2 along the one diagonal and 1/2 along the other, times 2.
-    aslant = {(3, 3): 1.0, (-3, -3): 1.0, (1, -1): 1.0, (-1, 1): 1.0}
-    approximately(extent(around(aslant)), anisotropy=3)
 
 
 def test_the_theoretical_field_counts_as_far_as_the_picture_goes():
@@ -257,7 +233,7 @@ def test_resampled_numbers_are_those_of_the_weighted_means_of_the_inputs(measure
     )
     field = replace(template, energy=energy)
     measure = {
-        "picture": partial(measure_image, cell=2.0, own=3.0),
+        "picture": partial(measure_image, cell=2.0),
         "time": partial(measure_time, cell_ms=10.0),
         "frequency": partial(measure_frequency, centers_hz=torch.arange(11.0) * 100 + 50),
     }[measured]

@@ -72,9 +72,7 @@ def effective_fields(
     *,
     source: Layer | None = None,
     probe_units: int = PROBE_UNITS,
-    probes: int = 1,
     cumulative_only: bool = False,
-    last_cut_only: bool = False,
 ) -> list[LayerFields]:
     """The effective receptive fields of layers, given in the order in which the network runs them.
 
@@ -84,36 +82,32 @@ def effective_fields(
         layers: Any modules whose outputs fit a grid.
         source: The layer with respect to which gradients are taken; `None` is the input, an image (B, C, N, N).
         probe_units: Highest number of units measured in each layer.
-        probes: Number of random ±1 vectors per input and unit.
         cumulative_only: Measure only the field in the source with shortcuts, which takes half the time.
-        last_cut_only: Measure the field in the source without shortcuts for the last layer only.
 
     Raises:
         InputError: If there are fewer than two inputs, a layer is missing or does not fit a grid, or a layer does not
             depend on the source.
     """
-    settings = {"source": source, "probe_units": probe_units, "probes": probes}
-    settings |= {"cumulative_only": cumulative_only, "last_cut_only": last_cut_only}
-    return list(iterate_fields(network, inputs, layers, **settings))
+    source = Layer(INPUT) if source is None else source
+    return list(iterate_fields(network, inputs, layers, source, probe_units, cumulative_only=cumulative_only))
 
 
 def iterate_fields(
     network: nn.Module,
     inputs: Tensor,
     layers: Sequence[Layer],
-    *,
-    source: Layer | None = None,
+    source: Layer,
     probe_units: int = PROBE_UNITS,
-    probes: int = 1,
-    cumulative_only: bool = False,
+    *,
+    cumulative_only: bool,
     last_cut_only: bool = False,
     progress: Callable[[float], None] = lambda part: None,
 ) -> Iterator[LayerFields]:
     """`effective_fields` one by one, of which a few are in memory at a time.
 
-    `progress` gets the fraction of the work that was done since it was last called.
+    With `last_cut_only` the field in the source without shortcuts is that of the last layer only. `progress` gets the
+    fraction of the work that was done since it was last called.
     """
-    source = Layer(INPUT) if source is None else source
     if len(inputs) < 2:
         raise InputError(f"{len(inputs)} input: an estimate with an interval needs at least 2")
     generator = torch.Generator().manual_seed(0)
@@ -132,7 +126,7 @@ def iterate_fields(
             measured: list[LayerFields] = []
             for number in group:
                 before, layer = chain[number]
-                probe = LayerProbe(reader, outputs, layer, probes, generator, known)
+                probe = LayerProbe(reader, outputs, layer, generator, known)
                 units = probe.central_units(source, probe_units)
                 if cumulative_only or not number:
                     (cumulative,) = probe.fields([source], units)
@@ -218,7 +212,6 @@ class LayerProbe:
     reader: GraphReader
     outputs: dict[str, Tensor]
     layer: Layer
-    probes: int
     generator: torch.Generator
     known: dict[tuple, Spans | None]
 
@@ -233,32 +226,47 @@ class LayerProbe:
         shortcuts = residual_shortcuts(output, sources[0], self.reader.edges) if cut else []
         if cut and not shortcuts:
             return [None]
-        grid = self.layer.grid(output)
-        canvases = [self.canvas(origin, units) for origin in origins]
+        grid, energies = self.layer.grid(output), [[] for _ in origins]
         with cut_shortcuts(shortcuts):
-            for number, unit in enumerate(units):
-                for _ in range(self.probes):
-                    signs = torch.randint(0, 2, grid.shape[:2], generator=self.generator).to(grid) * 2 - 1
-                    projection = (signs * grid[:, :, unit[0], unit[1]]).sum()
-                    gradients = torch.autograd.grad(projection, sources, retain_graph=True, materialize_grads=True)
-                    for origin, canvas, gradient in zip(origins, canvases, gradients, strict=True):
-                        canvas.add(number, origin.grid(gradient).square().sum(1).cpu())
-        for origin, canvas in zip(origins, canvases, strict=True):
-            if not cut and not canvas.energy.any():
+            for row, column in units:
+                signs = torch.randint(0, 2, grid.shape[:2], generator=self.generator).to(grid) * 2 - 1
+                projection = (signs * grid[:, :, row, column]).sum()
+                gradients = torch.autograd.grad(projection, sources, retain_graph=True, materialize_grads=True)
+                for origin, gradient, of_units in zip(origins, gradients, energies, strict=True):
+                    of_units.append(origin.grid(gradient).square().sum(1).cpu())
+        fields = []
+        for origin, of_units in zip(origins, energies, strict=True):
+            # Some networks multiply their branches by zero before training; nothing is then left of a cut field.
+            has_gradient = any(energy.any() for energy in of_units)
+            if not has_gradient and not cut:
                 name = origin.name or "the input"
                 raise InputError(f"layer {self.layer.name!r} does not depend on {name}: no gradient")
-        # Some networks multiply their branches by zero before training; nothing is then left of a cut field.
-        return [canvas.field() if canvas.energy.any() else None for canvas in canvases]
+            fields.append(self.mean_field(origin, units, of_units) if has_gradient else None)
+        return fields
 
-    def canvas(self, origin: Layer, units: list[tuple[int, int]]) -> "Canvas":
-        """An empty field of the units in `origin`."""
+    def mean_field(self, origin: Layer, units: list[tuple[int, int]], energies: Sequence[Tensor]) -> Field:
+        """The mean over units, each shifted to the same center, of the energy (B, R, W) that each has in `origin`."""
         found = [self.read(origin, unit) for unit in units]
         spans = [one or self.everything(origin, unit) for one, unit in zip(found, units, strict=True)]
-        shape = self.shape(origin)
-        recentered = (True, not (origin.in_time and shape[1] > 1))
-        sides = [2 * size - 1 if moves else size for size, moves in zip(shape, recentered, strict=True)]
-        energy = torch.zeros(len(self.outputs[self.layer.name]), *sides)
-        return Canvas(energy, torch.zeros(*sides), shape, recentered, units, spans, None in found)
+        base, shape = tuple(span.center for span in spans[0]), self.shape(origin)
+        moves = (True, not (origin.in_time and shape[1] > 1))
+        sides = [2 * size - 1 if moved else size for size, moved in zip(shape, moves, strict=True)]
+        summed, seen, total, outside = torch.zeros(len(energies[0]), *sides), torch.zeros(*sides), 0.0, 0.0
+        for energy, of_unit in zip(energies, spans, strict=True):
+            place = tuple(map(shifted, of_unit, base, shape, moves))
+            seen[place] += 1
+            summed[:, *place] += energy
+            total += float(energy.sum())
+            inside(energy, of_unit).zero_()
+            outside += float(energy.sum())
+        rows, columns = (
+            torch.arange(side) - ((size - 1) + (center - floor(center)) if moved else 0.0)
+            for side, size, center, moved in zip(sides, shape, base, moves, strict=True)
+        )
+        relative = tuple(Span(span.low - span.center, span.high - span.center, 0) for span in spans[0])
+        places, share_outside = (rows, columns, relative, units, base), outside / max(total, 1e-300)
+        field = Field(summed, seen / len(units), *places, share_outside, unread=None in found)
+        return replace(field, energy=summed / seen.clamp(min=1) * field.counted)
 
     def shape(self, layer: Layer) -> tuple[int, int]:
         """Rows and columns of a layer."""
@@ -310,60 +318,6 @@ class LayerProbe:
     def stride(self, origin: Layer) -> float:
         """Positions of `origin` between neighboring units, along the rows."""
         return self.spans(origin, (1, 0))[0].center - self.spans(origin, (0, 0))[0].center
-
-
-@dataclass
-class Canvas:
-    """The field of a layer's units while it is measured, each unit shifted to the same center.
-
-    Args:
-        energy: Summed over units and probes (B, I, J).
-        seen: How often each offset was (I, J).
-        shape: Rows and columns of the source.
-        recentered: Whether units are shifted along the rows and along the columns.
-        units: As (row, column) of the layer.
-        spans: The theoretical field of each unit.
-        unread: Whether one of these could not be read.
-    """
-
-    energy: Tensor
-    seen: Tensor
-    shape: tuple[int, int]
-    recentered: tuple[bool, bool]
-    units: list[tuple[int, int]]
-    spans: list[Spans]
-    unread: bool
-    probes: int = 0
-    total: float = 0.0
-    outside: float = 0.0
-
-    @property
-    def base(self) -> tuple[float, float]:
-        """The center of the first unit."""
-        return tuple(span.center for span in self.spans[0])
-
-    def add(self, number: int, energy: Tensor) -> None:
-        """Add what a probe of a unit, by its number, gave: (B, R, W)."""
-        spans = self.spans[number]
-        place = tuple(map(shifted, spans, self.base, self.shape, self.recentered))
-        self.seen[place] += 1
-        self.energy[:, *place] += energy
-        self.probes += 1
-        self.total += float(energy.sum())
-        inside(energy, spans).zero_()
-        self.outside += float(energy.sum())
-
-    def field(self) -> Field:
-        """The mean over units and probes."""
-        rows, columns = (
-            torch.arange(side) - ((size - 1) + (center - floor(center)) if moves else 0.0)
-            for side, size, center, moves in zip(self.seen.shape, self.shape, self.base, self.recentered, strict=True)
-        )
-        relative = tuple(Span(span.low - span.center, span.high - span.center, 0) for span in self.spans[0])
-        coverage, outside = self.seen / self.probes, self.outside / max(self.total, 1e-300)
-        places = (rows, columns, relative, self.units, self.base)
-        field = Field(self.energy, coverage, *places, outside, unread=self.unread)
-        return replace(field, energy=self.energy / self.seen.clamp(min=1) * field.counted)
 
 
 def central_units(

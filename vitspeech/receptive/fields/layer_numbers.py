@@ -79,8 +79,8 @@ def layer_numbers(
     alone. Inputs are images (B, 3, N, N), or waveforms (B, N) for networks with their front end as `tokens`.
     """
     log_mel = network.tokens.log_mel if source.in_time else None
-    settings = {"source": source, "cumulative_only": cumulative_only, "last_cut_only": True, "progress": progress}
-    measured = iterate_fields(network, inputs, layers, **settings)
+    options = {"cumulative_only": cumulative_only, "last_cut_only": True, "progress": progress}
+    measured = iterate_fields(network, inputs, layers, source, **options)
     return [numbers_of(fields, number / len(layers), log_mel) for number, fields in enumerate(measured, 1)]
 
 
@@ -93,7 +93,7 @@ def numbers_of(fields: LayerFields, depth: float, log_mel: nn.Module | None) -> 
     def measure_at(step: float) -> Measure:
         """For a field whose neighboring positions are `step` positions of the source apart."""
         if log_mel is None:
-            return partial(measure_image, cell=step, own=fields.stride / step)
+            return partial(measure_image, cell=step)
         return partial(measure_time, cell_ms=step * cell)
 
     def numbers(field: Field | None, step: float) -> Numbers | None:

@@ -200,7 +200,7 @@ def resampled(field: Field, measure: Measure) -> dict[str, Tensor]:
     return measure(field, Mixtures(shares, weights))
 
 
-def extent(field: Field, *, cell: float = 1.0, own: float = 1.0) -> Numbers:
+def extent(field: Field, *, cell: float = 1.0) -> Numbers:
     """The size of a field in an image.
 
     - `side_T` for T in 20, 30, 50, 90, 99: side in px of the smallest centered square that contains T % of the energy,
@@ -209,33 +209,27 @@ def extent(field: Field, *, cell: float = 1.0, own: float = 1.0) -> Numbers:
       the unit depends on its own position only.
     - `width`: four standard deviations in px, the quadratic mean of rows and columns; 1.15 s for a uniform square of
       side s.
-    - `anisotropy`: ratio of the longer to the shorter axis of the ellipse with the field's second moments; 1 is round.
     - `effective_pixels`: (Σp)² / Σp², in px: the area of a uniform field that is equally concentrated.
-    - `own_share`: fraction of the energy within the unit's own cell, in whole positions around its center.
     - `of_theoretical`: `width` divided by the side of the theoretical field, or of the image if that is smaller; left
       out where the theoretical field is not known.
 
     Args:
         field: From `effective_fields`.
         cell: Side in px of a position of the field.
-        own: Side of the unit's own cell, in positions of the field.
     """
-    return estimates(field, partial(measure_image, cell=cell, own=own))
+    return estimates(field, partial(measure_image, cell=cell))
 
 
-def measure_image(field: Field, p: Mixtures, *, cell: float, own: float) -> dict[str, Tensor]:
+def measure_image(field: Field, p: Mixtures, *, cell: float) -> dict[str, Tensor]:
     """The numbers of `extent` for distributions over the offsets of a field: (K,) each."""
     down, across = (offset.flatten() for offset in grid_of(field))
     square, disc = torch.maximum(down.abs(), across.abs()), torch.hypot(down, across)
     sides, radii = quantiles(p, 2 * square + 1, FRACTIONS, start=0.0), quantiles(p, disc, (0.5, 0.9))
     numbers = {f"side_{100 * part:.0f}": cell * side for part, side in zip(FRACTIONS, sides, strict=True)}
     numbers |= {f"radius_{part}": cell * radius for part, radius in zip((50, 90), radii, strict=True)}
-    moments = second_moments(p, down, across)
-    width = 4 * ((moments[0] + moments[1]) / 2).sqrt()
+    width = 4 * ((variance(p, down) + variance(p, across)) / 2).sqrt()
     numbers["width"] = cell * width
-    numbers["anisotropy"] = anisotropy(*moments)
     numbers["effective_pixels"] = cell**2 * p.effective_number
-    numbers["own_share"] = p.mean(2 * square + 1 <= own + 1e-6 if own >= 1 else square < 1)
     if field.known:
         numbers["of_theoretical"] = width / max(min(span.size, field.size) for span in field.theoretical)
     return numbers
@@ -274,7 +268,7 @@ def measure_time(field: Field, p: Mixtures, *, cell_ms: float) -> dict[str, Tens
             numbers[f"{name}_{part}"] = cell_ms * length
     past, future = p.mean(offset < -0.5), p.mean(offset > 0.5)
     numbers["ahead_share"] = torch.where(past + future > 0, future / (past + future), 0.5)
-    width = 4 * (p.mean(offset.square()) - p.mean(offset).square()).clamp(min=0).sqrt()
+    width = 4 * variance(p, offset).sqrt()
     numbers["width"], numbers["effective_ms"] = cell_ms * width, cell_ms * p.effective_number
     if field.known:
         numbers["of_theoretical"] = width / min(field.theoretical[0].size, field.size)
@@ -336,16 +330,6 @@ def quantiles(p: Mixtures, distance: Tensor, parts: Sequence[float], start: floa
         yield torch.where(after > 0, distances[before].lerp(distances[after], ratio), distances[0])
 
 
-def second_moments(p: Mixtures, down: Tensor, across: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Variances along rows and columns, and their covariance, around the field's mean: (K,) each."""
-    mean_down, mean_across = p.mean(down), p.mean(across)
-    rows = (p.mean(down.square()) - mean_down.square()).clamp(min=0)
-    columns = (p.mean(across.square()) - mean_across.square()).clamp(min=0)
-    return rows, columns, p.mean(down * across) - mean_down * mean_across
-
-
-def anisotropy(rows: Tensor, columns: Tensor, both: Tensor) -> Tensor:
-    """Ratio of the longer to the shorter axis of the ellipse: 1 for a single position, very large for a line."""
-    mean, gap = (rows + columns) / 2, (((rows - columns) / 2).square() + both.square()).sqrt()
-    long, short = mean + gap, (mean - gap).clamp(min=0)
-    return torch.where(long > 1e-9, (long / short.clamp(min=1e-12)).sqrt(), 1.0)
+def variance(p: Mixtures, offset: Tensor) -> Tensor:
+    """The variance of an offset around its mean: (P,) -> (K,)."""
+    return (p.mean(offset.square()) - p.mean(offset).square()).clamp(min=0)
