@@ -10,7 +10,8 @@ import vitspeech
 from vitspeech.checkpoint.card_dataset import card_dataset
 from vitspeech.data import Shapes
 from vitspeech.evaluation import classification
-from vitspeech.evaluation.classification import describe, evaluate, item_names, metrics, write_confusion
+from vitspeech.evaluation.classification import describe, evaluate, item_names, metrics
+from vitspeech.evaluation.confusion import write_confusion
 from vitspeech.evaluation.speakers import accuracy_interval
 from vitspeech.metrics.intervals import wilson_interval
 

@@ -17,7 +17,7 @@ from vitspeech.export.speech import compare_stream_weights
 from vitspeech.export.stream_step import StreamStep
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import CNN, SpeechClassifier, TimmModel, ViT
-from vitspeech.plots.attention import forward_with_attention
+from vitspeech.receptive.heads.figure import forward_with_attention
 from vitspeech.receptive.heads.weights import attention_weights
 
 MEAN, STD = [0.4, 0.5, 0.3], [0.2, 0.3, 0.25]

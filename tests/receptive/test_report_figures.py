@@ -11,12 +11,12 @@ import torch
 from matplotlib.colors import LogNorm
 from matplotlib.text import Text
 
+from vitspeech.metrics.intervals import Estimate
 from vitspeech.receptive.occlusion import VisibleAccuracy
 from vitspeech.receptive.report.curves import draw_past_and_ahead, draw_sides
 from vitspeech.receptive.report.layout import STATES, WIDTH
 from vitspeech.receptive.report.maps import draw_image_fields, selected_layers
 from vitspeech.receptive.report.page import draw_figures
-from vitspeech.receptive.statistics import Estimate
 
 PICTURES = {"fields", "energy", "depth", "blocks", "states", "heads", "visible"}
 LONG = "timm:vit_small_patch16_224.augreg_in21k_ft_in1k"

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     device = command_line.find_device(options.device)
     model = vitspeech.load(options.checkpoint, trust=options.trust).to(device)
     if options.attention:
-        from vitspeech.plots.attention import check_drawable, draw_attention
+        from vitspeech.receptive.heads.figure import check_drawable, draw_attention
 
         check_drawable(model)
     results = partial(vitspeech.predict, model, options.paths, top=options.top, batch=BATCH)

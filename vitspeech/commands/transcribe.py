@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     search = with_default_beam(search, model.network, model.labels)
     check_search(model, search, given)
     if options.attention:
-        from vitspeech.plots.utterance_attention import check_drawable, draw_utterance_attention
+        from vitspeech.receptive.heads.utterance_figure import check_drawable, draw_utterance_attention
 
         check_drawable(model)
     results = partial(vitspeech.transcribe, model, options.paths, search=search, batch=BATCH, progress=True)

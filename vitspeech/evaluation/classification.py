@@ -1,4 +1,4 @@
-"""Evaluation of classifiers: accuracy with its interval, and the confusion matrix as a figure and a table of classes.
+"""Evaluation of classifiers: accuracy with its interval, and the confusion matrix.
 
 Shapes: N items of the test set.
 """
@@ -13,32 +13,11 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from torchmetrics.functional.classification import multiclass_confusion_matrix
 
+from vitspeech.evaluation.confusion import write_confusion
 from vitspeech.evaluation.report import ItemTable, Report, per_item
 from vitspeech.evaluation.speakers import accuracy_interval, describe_resampled, known_speakers, resampled
-from vitspeech.files import write_csv
-from vitspeech.plots.confusion import draw_confusion_matrix, most_confused
 
-TABLE, FIGURE = "classes.csv", "confusion_matrix.png"
-CLASS_COLUMNS = ["class", "items", "correct", "accuracy", "predicted", "most_confused_with", "confused"]
 COLUMNS = {"index": "d", "name": "", "label": "", "prediction": "", "probability": ".6f"}
-
-
-def write_confusion(counts: Tensor, labels: Sequence[str], folder: Path, items: str) -> Path:
-    """Write the figure of a confusion matrix, and a table with one row per class, into a folder; return the figure.
-
-    A class without items has no accuracy. `most_confused_with` is the class that its items are most often taken for,
-    and `confused` the number of these items.
-
-    Counts are by true label (rows) and predicted label (columns); `items` says what was counted, for the title.
-    """
-    worst = {row: (labels[column], count) for row, column, count in reversed(most_confused(counts))}
-    totals, correct, predicted = (side.tolist() for side in (counts.sum(1), counts.diag(), counts.sum(0)))
-    accuracies = [f"{right / total:.4f}" if total else "" for right, total in zip(correct, totals, strict=True)]
-    confused = [worst.get(index, ("", 0)) for index in range(len(labels))]
-    rows = zip(labels, totals, correct, accuracies, predicted, *zip(*confused, strict=True), strict=True)
-    write_csv(folder / TABLE, CLASS_COLUMNS, rows)
-    draw_confusion_matrix(counts, labels, folder / FIGURE, items=items)
-    return folder / FIGURE
 
 
 def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = True) -> Report:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from vitspeech.data.utterances.batch import SpeechBatch
 from vitspeech.data.utterances.word_clips import SHORTEST_WORD_S
 from vitspeech.data.utterances.word_sequences import manifest_file
-from vitspeech.evaluation.classification import write_confusion
+from vitspeech.evaluation.confusion import write_confusion
 from vitspeech.evaluation.report import ItemTable, Report, per_item
 from vitspeech.evaluation.speakers import accuracy_interval, describe_resampled, known_speakers, resampled
 from vitspeech.files import sha256

@@ -23,7 +23,7 @@ from vitspeech.export.stream_step import AttentionStep, StreamStep
 from vitspeech.inference.label_stream import LABEL_PROBABILITY
 from vitspeech.inference.stream import AudioStream
 from vitspeech.inference.transcript import is_transcribing
-from vitspeech.plots.attention import forward_with_attention
+from vitspeech.receptive.heads.figure import forward_with_attention
 
 LENGTHS_S = (0.0, 0.05, 0.3, 1.0, 3.21)  # of the compared recordings; the first ones are shorter than a token
 BATCHES = (1, 2, 5)  # sizes of the batches of clips that are compared

@@ -1,17 +1,20 @@
 """95 % confidence intervals: Wilson for proportions, Garwood for Poisson counts, Student for means of a few values,
 percentile bootstrap otherwise.
 
-Shapes: N items, G groups of items, R bootstrap resamples.
+Shapes: N items, G groups of items, R bootstrap resamples, K = R + 1 of which the first is the items themselves.
 """
 
 import math
 import statistics
 from collections.abc import Hashable, Sequence
+from functools import cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 RESAMPLES_AT_ONCE = 500  # bounds the memory for many items
+PAIRED_RESAMPLES, PAIRED_SEED = 500, 20_261_121
 Z_95 = 1.959964  # the normal quantile of a two-sided 95 % interval
 
 
@@ -36,6 +39,39 @@ def percentile_interval(values: Tensor) -> tuple[float, float]:
     """The 2.5 % and 97.5 % percentiles of a statistic over bootstrap resamples: (R,) -> low, high."""
     low, high = values.quantile(torch.tensor([0.025, 0.975], dtype=values.dtype)).tolist()
     return low, high
+
+
+class Estimate(NamedTuple):
+    """A number and its 95 % confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+Numbers = dict[str, Estimate]
+
+
+@cache
+def resampling_weights(count: int) -> Tensor:
+    """How often each item occurs in each of 500 resamples; the first row is the items themselves.
+
+    The draws depend on the count alone, so numbers measured on the same items are paired: the interval of their
+    difference is that of the difference in each resample. It is narrower than two separate intervals suggest where both
+    find the same items easy or hard.
+
+    Shape:
+        -> (K, N)
+    """
+    indices = bootstrap_indices(count, PAIRED_RESAMPLES, seed=PAIRED_SEED)
+    weights = torch.zeros(PAIRED_RESAMPLES, count, dtype=torch.double)
+    weights.scatter_add_(1, indices, torch.ones_like(indices, dtype=torch.double))
+    return torch.cat((torch.ones(1, count, dtype=torch.double), weights))
+
+
+def estimate(values: Tensor) -> Estimate:
+    """The number for the items themselves, and the interval that contains 95 % of the resamples: (K,)."""
+    return Estimate(float(values[0]), *percentile_interval(values[1:]))
 
 
 def bootstrap_ratio_interval(

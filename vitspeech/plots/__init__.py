@@ -1,1 +1,1 @@
-"""Figures of runs, attention and transcripts."""
+"""Figures of runs, transcripts and cross-attention."""

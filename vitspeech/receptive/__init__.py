@@ -14,11 +14,12 @@
   Luo et al. 2016, arXiv:1701.04128)?
 - `heads/`: how far does each head attend (attention distance), and which tokens reach the output (attention rollout)?
 - `occlusion.py`: how large a part of the input does a model need to keep its accuracy?
-- `statistics.py`: numbers with intervals; `differences.py`: paired differences between models and between states.
+- `differences.py`: paired differences between models and between states.
 - `initialization.py`: how are untrained networks measured whose residual branches start at zero?
 - `report/` draws all figures and writes page, tables and JSON.
 """
 
+from vitspeech.metrics.intervals import Estimate
 from vitspeech.receptive.fields.effective import LayerFields, effective_fields
 from vitspeech.receptive.fields.layer_numbers import effective_field_ms
 from vitspeech.receptive.fields.layers import Layer
@@ -27,7 +28,6 @@ from vitspeech.receptive.heads.measures import HeadMeasures, head_measures
 from vitspeech.receptive.heads.relevance import relevance, rollout, token_relevance
 from vitspeech.receptive.heads.weights import NotRecomputable, attention_weights
 from vitspeech.receptive.occlusion import VisibleAccuracy, visible_accuracy
-from vitspeech.receptive.statistics import Estimate
 
 __all__ = [
     "Estimate",

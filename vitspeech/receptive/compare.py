@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from vitspeech.errors import InputError
+from vitspeech.metrics.intervals import Estimate, Numbers
 from vitspeech.receptive.fields.effective import effective_fields, passes
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers, layer_numbers
 from vitspeech.receptive.fields.layers import Layer, find_module
@@ -23,7 +24,6 @@ from vitspeech.receptive.initialization import switch_on_branches
 from vitspeech.receptive.occlusion import VisibleAccuracy, visible_accuracy
 from vitspeech.receptive.plan import Cost, Plan, estimate_cost
 from vitspeech.receptive.sample import Sample
-from vitspeech.receptive.statistics import Estimate, Numbers
 from vitspeech.receptive.subjects import Subject
 
 HEADS_INPUTS = 64

@@ -1,7 +1,7 @@
 """Differences between models, between input sizes, and due to training, with intervals of the paired difference.
 
 All models of a comparison are measured on the same inputs, and every number is resampled with the same draws of inputs
-(`statistics.py`). The interval of a difference is therefore that of the difference in each resample. Two measurements
+(`resampling_weights`), so the interval of a difference is that of the difference in each resample. Two measurements
 may see offsets as far as their units and their input size allow; only offsets that count in both are compared. For
 speech these are times in ms, since models may differ in their hop and in their mel bins, all of which count.
 """
@@ -14,9 +14,9 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
+from vitspeech.metrics.intervals import Estimate, estimate
 from vitspeech.receptive.compare import Result, State
 from vitspeech.receptive.fields.measures import resampled
-from vitspeech.receptive.statistics import Estimate, estimate
 
 IN_IMAGE = ("side_50", "side_90")
 IN_TIME = ("back_90", "ahead_90", "span_50", "span_90")

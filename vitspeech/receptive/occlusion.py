@@ -16,8 +16,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from vitspeech.metrics.intervals import wilson_interval
-from vitspeech.receptive.statistics import Numbers, estimate, resampling_weights
+from vitspeech.metrics.intervals import Numbers, estimate, resampling_weights, wilson_interval
 
 REPLACEMENTS = ("mean", "blur", "shuffle")
 BLUR = 1 / 8  # standard deviation of the blur relative to the side: removes outlines, keeps the overall brightness

@@ -12,7 +12,7 @@ from speech_page import CTC, SAMPLE, TRUNCATED, model, noise, run, wav, whole
 from vitspeech.decoding.ctc import GreedySearch
 from vitspeech.decoding.keywords import KeywordDecoder, SpottingSettings
 from vitspeech.export.runner.model_schema import SCHEMA, mistakes
-from vitspeech.plots.attention import forward_with_attention
+from vitspeech.receptive.heads.figure import forward_with_attention
 
 RECORDINGS = {
     "words": (TRUNCATED, SAMPLE.read_bytes()),

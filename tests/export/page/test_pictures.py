@@ -14,7 +14,7 @@ from tiny import ROOT
 import vitspeech
 from vitspeech.data.images.reading import read_picture
 from vitspeech.export.demo import write_demo
-from vitspeech.plots.attention import forward_with_attention
+from vitspeech.receptive.heads.figure import forward_with_attention
 from vitspeech.samples import FOLDER
 
 VIT, CNN = "vit-cifar10", "cnn-cifar10"  # folders of the fixture `exported`

@@ -10,7 +10,7 @@ from speech_page import GRU, LABELER, RANDOM, SAMPLE, SHORTEST_MS, WINDOW, give,
 import vitspeech
 from vitspeech.inference.label_stream import LABEL_PROBABILITY
 from vitspeech.inference.spotting import WordSpotter
-from vitspeech.plots.attention import forward_with_attention
+from vitspeech.receptive.heads.figure import forward_with_attention
 
 
 def shown(page, name):

@@ -17,7 +17,7 @@ from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import SpeechClassifier
 from vitspeech.receptive.fields import effective
 from vitspeech.receptive.fields.effective import central_units, effective_fields, iterate_fields, symmetric
-from vitspeech.receptive.fields.layers import Layer
+from vitspeech.receptive.fields.layers import INPUT, Layer
 from vitspeech.receptive.fields.measures import extent
 
 MEL = Layer("tokens.log_mel", "mel")
@@ -226,7 +226,8 @@ def test_layers_held_in_memory_one_by_one_have_the_same_fields_and_their_progres
     whole = effective_fields(network, inputs, layers, cumulative_only=cumulative_only)
     monkeypatch.setattr(effective, "GROUP_VALUES", 1)
     monkeypatch.setattr(effective, "BATCH_VALUES", 2 * inputs[0].numel())
-    parts = list(iterate_fields(network, inputs, layers, Layer(""), cumulative_only=cumulative_only, progress=done.append))
+    options = {"cumulative_only": cumulative_only, "progress": done.append}
+    parts = list(iterate_fields(network, inputs, layers, Layer(INPUT), **options))
     for one, other in zip(whole, parts, strict=True):
         assert (one.stride, one.block_stride) == (other.stride, other.block_stride)
         for kind in ("cumulative", "cumulative_cut", "block", "block_cut"):

@@ -10,6 +10,7 @@ from math import inf, nan, sqrt
 import pytest
 import torch
 
+from vitspeech.metrics.intervals import Estimate, resampling_weights
 from vitspeech.receptive.differences import difference
 from vitspeech.receptive.fields.measures import (
     Field,
@@ -24,7 +25,6 @@ from vitspeech.receptive.fields.measures import (
 )
 from vitspeech.receptive.fields.theoretical import Span
 from vitspeech.receptive.plan import Plan
-from vitspeech.receptive.statistics import Estimate, resampling_weights
 
 
 def around(places, *, half=5, apart=0.0, side=inf):

@@ -9,6 +9,7 @@ from functools import partial
 
 from torch import Tensor, nn
 
+from vitspeech.metrics.intervals import Numbers
 from vitspeech.receptive.fields.effective import LayerFields, effective_fields, iterate_fields
 from vitspeech.receptive.fields.layers import Layer, default_layers
 from vitspeech.receptive.fields.measures import (
@@ -21,7 +22,6 @@ from vitspeech.receptive.fields.measures import (
     measure_time,
     uniform,
 )
-from vitspeech.receptive.statistics import Numbers
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 A field is a distribution p(δ) of energy over offsets δ from its unit: each input's J is normalized to sum 1 over the
 offsets that count, and p is the mean over inputs. All numbers depend on p alone, so they do not change when a layer's
-output is scaled, and no input dominates them. The 95 % intervals are bootstrapped over inputs, see `statistics.py`.
+output is scaled, and no input dominates them. The 95 % intervals are bootstrapped over inputs.
 Resamples repeat inputs and are therefore more concentrated: intervals of `effective_*` are biased low by a few per
 mille and may exclude the number itself where it hardly varies.
 
@@ -21,8 +21,8 @@ import numpy
 import torch
 from torch import Tensor
 
+from vitspeech.metrics.intervals import Numbers, estimate, resampling_weights
 from vitspeech.receptive.fields.theoretical import Spans
-from vitspeech.receptive.statistics import Numbers, estimate, resampling_weights
 
 ROUNDING = 1e-4  # fraction of the energy that may lie outside of the theoretical field
 # Fewer pairs of unit and probe see a far offset, so its energy is noisier: at a sixteenth its standard error is four

@@ -16,9 +16,9 @@ import numpy
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from vitspeech.metrics.intervals import Estimate
 from vitspeech.plots.style import DARK_GRAY, REFERENCE_GRAY, SeriesStyle, plain, series_styles
 from vitspeech.receptive.compare import Result, State
-from vitspeech.receptive.statistics import Estimate
 
 STATES = {"trained": "-", "untrained": "--", "other size": ":"}
 DEPTH = "relative depth"

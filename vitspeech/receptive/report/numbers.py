@@ -8,10 +8,10 @@ from math import isfinite, isnan
 from typing import Any, NamedTuple
 
 from vitspeech.checkpoint.model import finite
+from vitspeech.metrics.intervals import Estimate
 from vitspeech.receptive.compare import Result, State
 from vitspeech.receptive.differences import MIXED, Pair
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers
-from vitspeech.receptive.statistics import Estimate
 
 FIELDS = ("cumulative", "cumulative_cut", "block", "block_cut", "frequency")  # of `LayerNumbers`
 HEAD_NUMBERS = (

@@ -1,4 +1,4 @@
-"""The figure of the confusion matrix, with each class's accuracy and the most confused pairs beside it."""
+"""The confusion matrix: a table of classes, and a figure with each class's accuracy and the most confused pairs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,12 +8,33 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from vitspeech.files import write_csv
 from vitspeech.plots.style import BLUE, COUNTS, HIGHLIGHT_GRAY, plain
 
+TABLE, FIGURE = "classes.csv", "confusion_matrix.png"
+COLUMNS = ["class", "items", "correct", "accuracy", "predicted", "most_confused_with", "confused"]
 LARGEST_CELL, SMALLEST_CELL, SMALLEST_MATRIX, LARGEST_MATRIX = 0.55, 0.17, 3.3, 11.0  # inches
 GAP, BARS, LINE, PAIRS = 0.15, 1.2, 0.22, 30  # inches, inches, inches, number
 LONGEST_NAME = 24  # characters
 MOST_NAMED = 150  # classes; the figure of more would need gigabytes
+
+
+def write_confusion(counts: Tensor, labels: Sequence[str], folder: Path, items: str) -> Path:
+    """Write the figure of a confusion matrix, and a table with one row per class, into a folder; return the figure.
+
+    A class without items has no accuracy. `most_confused_with` is the class that its items are most often taken for,
+    and `confused` the number of these items.
+
+    Counts are by true label (rows) and predicted label (columns); `items` says what was counted, for the title.
+    """
+    worst = {row: (labels[column], count) for row, column, count in reversed(most_confused(counts))}
+    totals, correct, predicted = (side.tolist() for side in (counts.sum(1), counts.diag(), counts.sum(0)))
+    accuracies = [f"{right / total:.4f}" if total else "" for right, total in zip(correct, totals, strict=True)]
+    confused = [worst.get(index, ("", 0)) for index in range(len(labels))]
+    rows = zip(labels, totals, correct, accuracies, predicted, *zip(*confused, strict=True), strict=True)
+    write_csv(folder / TABLE, COLUMNS, rows)
+    draw_confusion_matrix(counts, labels, folder / FIGURE, items=items)
+    return folder / FIGURE
 
 
 def draw_confusion_matrix(counts: Tensor, labels: Sequence[str], output: Path, items: str = "images") -> None:

@@ -16,8 +16,8 @@ from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.inference.predict import read_input
 from vitspeech.models import SpeechClassifier
-from vitspeech.plots import attention as speech_attention
-from vitspeech.plots.attention import draw_attention, forward_with_attention
+from vitspeech.receptive.heads import figure as speech_attention
+from vitspeech.receptive.heads.figure import draw_attention, forward_with_attention
 
 RATE_HZ = 16_000
 LABELS = ["_silence_", "left", "right", "up", "$5 $6"]

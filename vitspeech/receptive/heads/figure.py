@@ -1,6 +1,6 @@
-"""What a classifier attends to in one image or recording: weights of attention and pooling, rollout, their figures.
+"""The figures of what a classifier attends to in one image or recording: weights of attention and pooling, rollout.
 
-Shapes: B batch, T tokens, P patches, D model width, H heads, L blocks, R hops of the pooling, C classes, N image side.
+Shapes: B batch, T tokens, P patches, D model width, H heads, L blocks, C classes, N image side.
 """
 
 import math
@@ -18,7 +18,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from vitspeech.attention import ClassToken, Encoder, MeanPooling, MultiHeadAttention, SelfAttentivePooling, window_mask
+from vitspeech.attention import ClassToken, Encoder, MultiHeadAttention, SelfAttentivePooling, window_mask
 from vitspeech.checkpoint.model import Model
 from vitspeech.data.images.reading import read_picture
 from vitspeech.errors import InputError
@@ -26,6 +26,8 @@ from vitspeech.inference.predict import read_input
 from vitspeech.models import SpeechClassifier, TimmModel, ViT
 from vitspeech.plots.spectrogram import cell_borders, draw_spectrogram
 from vitspeech.plots.style import BLUE, GREEN, RELATIVE, VERMILION, plain
+from vitspeech.receptive.heads.measures import class_tokens_of
+from vitspeech.receptive.heads.relevance import at_head, rollout
 
 TICKS = {"1/8": 1 / 8, "1/4": 1 / 4, "1/2": 1 / 2, "1": 1, "2": 2, "4": 4, "8": 8}  # of every figure: they compare
 
@@ -80,37 +82,6 @@ def uniform_weights(encoder: Encoder, tokens: int) -> Tensor:
     return allowed / allowed.sum(-1, keepdim=True)
 
 
-def pooling_weights(pooling: nn.Module, tokens: Tensor) -> Tensor:
-    """The weight of each token in the pooled vector, one row per hop: (1, T, D) -> (R, T)."""
-    if isinstance(pooling, SelfAttentivePooling):
-        return pooling.weights(tokens)[0]
-    weights = torch.zeros(1, tokens.shape[1], device=tokens.device)
-    if isinstance(pooling, ClassToken):
-        weights[:, 0] = 1
-    elif isinstance(pooling, MeanPooling):
-        weights[:] = 1 / tokens.shape[1]
-    else:
-        raise InputError(f"the weights of {type(pooling).__name__} are unknown, so its attention can't be drawn")
-    return weights
-
-
-def rollout(weights: Tensor) -> Tensor:
-    """Attention rollout through all blocks (Abnar and Zuidema 2020, arXiv:2005.00928, sec. 3).
-
-    Attention (the mean over heads) and the residual path count half each: Â = 0.5 A + 0.5 I, with rows divided by
-    their sums. The result is Â_L · … · Â_1: row q says how much of each input token is in output token q.
-
-    Shape:
-        weights (L, H, T, T) -> (T, T)
-    """
-    identity = torch.eye(weights.shape[-1], device=weights.device)
-    result = identity
-    for layer in weights.mean(1):
-        mixed = 0.5 * layer + 0.5 * identity
-        result = mixed / mixed.sum(-1, keepdim=True) @ result
-    return result
-
-
 def draw_relative(axes: Axes, values: numpy.ndarray, extent: tuple[float, ...] | None = None) -> ScalarMappable:
     """Draw attention in multiples of uniform attention, on a logarithmic scale from 1/8 to 8.
 
@@ -156,7 +127,7 @@ def draw_image_attention(model: Model, file: Path, output: Path) -> None:
     network, side = model.network, model.preprocessing["image"]
     pixels = read_input(file, model.preprocessing).to(next(network.parameters()).device)
     attention = forward_with_attention(network, pixels)
-    maps = attention_maps(network, attention)
+    maps = attention_maps(network, pixels, attention)
     image = read_picture(file, side).permute(1, 2, 0).numpy()
 
     rows = math.ceil((1 + len(maps)) / COLUMNS)
@@ -174,22 +145,18 @@ def draw_image_attention(model: Model, file: Path, output: Path) -> None:
     figure.savefig(output, dpi=130, format=output.suffix[1:] or "png")
 
 
-def attention_maps(network: ViT, attention: AttentionPass) -> dict[str, Tensor]:
-    """The maps to draw by their titles, relative to uniform attention: each (P,)."""
-    pooling = network.pooling
-    class_tokens = 1 if isinstance(pooling, ClassToken) else 0
-    weights = attention.weights[:, 0].cpu()
-    tokens = weights.shape[-1]
-    pooled = pooling_weights(pooling, attention.tokens).mean(0).cpu()
-
-    maps = {"rollout": pooled @ rollout(weights) * tokens}
-    if isinstance(pooling, SelfAttentivePooling):
-        maps["pooling weights"] = pooled * tokens
-    elif class_tokens:
-        maps["class token"] = weights[-1].mean(0)[0] * tokens
-    received = weights.mean(1).mean(1) / uniform_weights(network.encoder, tokens).mean(1)
-    maps |= {f"block {number}": row for number, row in enumerate(received, 1)}
-    return {name: values[class_tokens:] for name, values in maps.items()}
+def attention_maps(network: ViT, image: Tensor, attention: AttentionPass) -> dict[str, Tensor]:
+    """The maps of one image (1, 3, N, N) to draw, by their titles, relative to uniform attention: each (P,)."""
+    layers = attention.weights
+    tokens = layers.shape[-1]
+    matrices = {"rollout": rollout({f"block {number}": layer for number, layer in enumerate(layers)})[-1]}
+    if isinstance(network.pooling, SelfAttentivePooling):
+        matrices["pooling weights"] = torch.eye(tokens, device=layers.device)[None]
+    elif isinstance(network.pooling, ClassToken):
+        matrices["class token"] = layers[-1].mean(1)
+    maps = {name: tokens * at_head(network, image, matrix)[0].cpu() for name, matrix in matrices.items()}
+    received = layers[:, 0].mean(1).mean(1).cpu() / uniform_weights(network.encoder, tokens).mean(1)
+    return maps | {f"block {number}": row[class_tokens_of(network) :] for number, row in enumerate(received, 1)}
 
 
 def draw_patches(axes: Axes, values: Tensor, image: numpy.ndarray) -> ScalarMappable:

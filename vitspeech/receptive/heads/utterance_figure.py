@@ -17,7 +17,10 @@ from vitspeech.decoding.search import Search
 from vitspeech.errors import InputError
 from vitspeech.inference.decode import transcribe_batch
 from vitspeech.inference.transcript import is_transcribing
-from vitspeech.plots.attention import (
+from vitspeech.plots.spectrogram import cell_borders, draw_spectrogram, figure_width, read_recording
+from vitspeech.plots.style import DEPTH, GRAY
+from vitspeech.plots.transcript import words_figure
+from vitspeech.receptive.heads.figure import (
     COLOR_BAR_LABEL,
     add_color_bar,
     draw_relative,
@@ -26,9 +29,6 @@ from vitspeech.plots.attention import (
     row_height,
     uniform_weights,
 )
-from vitspeech.plots.spectrogram import cell_borders, draw_spectrogram, figure_width, read_recording
-from vitspeech.plots.style import DEPTH, GRAY
-from vitspeech.plots.transcript import words_figure
 
 BAND_INCHES, MAP_INCHES, PROFILE_INCHES = 2.6, 8.0, 2.6
 LONGEST_WINDOW = 400  # tokens; wider windows are drawn by the time of the key

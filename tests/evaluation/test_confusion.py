@@ -6,7 +6,7 @@ import pytest
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from vitspeech.plots.confusion import LARGEST_MATRIX, MOST_NAMED, draw_confusion_matrix
+from vitspeech.evaluation.confusion import LARGEST_MATRIX, MOST_NAMED, draw_confusion_matrix
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from vitspeech.encoders import RecurrentEncoder
 from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import SpeechClassifier, SpeechRecognizer, SpeechTranscriber
-from vitspeech.plots.attention import recorded
-from vitspeech.plots.utterance_attention import by_distance, draw_utterance_attention
+from vitspeech.receptive.heads.figure import recorded
+from vitspeech.receptive.heads.utterance_figure import by_distance, draw_utterance_attention
 
 RATE_HZ, SECONDS = 16_000, 12
 CHARACTERS = [" ", "'", *"ABCDEFGHIJKLMNOPQRSTUVWXYZ"]

@@ -10,7 +10,7 @@ from vitspeech.attention import EncoderConfig, SelfAttentivePooling
 from vitspeech.checkpoint.model import Model
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import CNN, SpeechRecognizer, ViT
-from vitspeech.plots.attention import attention_maps, draw_attention, forward_with_attention, pooling_weights, rollout
+from vitspeech.receptive.heads.figure import attention_maps, draw_attention, forward_with_attention
 
 LABELS = ["cat", "$5 $6"]
 IMAGE = {"image": 12, "mean": [0.5] * 3, "std": [0.25] * 3}
@@ -52,7 +52,7 @@ def test_a_figure_is_drawn_that_can_be_read_at_400_px(pooling, photo, tmp_path):
 )
 def test_the_maps_are_rollout_pooling_and_each_block(pooling, title, images):
     network = vit(pooling)
-    maps = attention_maps(network, forward_with_attention(network, images))
+    maps = attention_maps(network, images, forward_with_attention(network, images))
     assert list(maps) == ["rollout", *([title] if title else []), "block 1", "block 2"]
     assert all(values.shape == (9,) for values in maps.values())
 
@@ -62,7 +62,7 @@ def test_the_class_tokens_map_is_its_row_in_the_last_block(images):
     network = vit("class")
     attention = forward_with_attention(network, images)
     row = attention.weights[-1, 0].mean(0)[0, 1:]
-    assert torch.allclose(attention_maps(network, attention)["class token"], 10 * row)
+    assert torch.allclose(attention_maps(network, images, attention)["class token"], 10 * row)
 
 
 @torch.no_grad()
@@ -70,7 +70,7 @@ def test_the_pooling_map_is_the_mean_over_hops_of_the_poolings_weights(images):
     network = vit(SelfAttentivePooling(10, hops=3))
     attention = forward_with_attention(network, images)
     weights = network.pooling.weights(attention.tokens)
-    assert torch.allclose(attention_maps(network, attention)["pooling weights"], 9 * weights.mean(1)[0])
+    assert torch.allclose(attention_maps(network, images, attention)["pooling weights"], 9 * weights.mean(1)[0])
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
@@ -80,24 +80,12 @@ def test_uniform_attention_is_one_in_every_map(pooling, images):
         nn.init.zeros_(block.attention.query.weight)
     if pooling == "self_attentive":
         nn.init.zeros_(network.pooling.score.weight)
-    maps = attention_maps(network, forward_with_attention(network, images))
+    maps = attention_maps(network, images, forward_with_attention(network, images))
     if pooling == "class":  # the residual path keeps part of the class token in itself
         rows = maps.pop("rollout")
         assert torch.allclose(rows, rows.mean().expand(9), atol=1e-5) and rows.mean() < 1
     for values in maps.values():
         assert torch.allclose(values, torch.ones(9), atol=1e-4)
-
-
-def test_rollout_of_two_blocks_by_hand():
-    first, second = torch.tensor([[0.5, 0.5], [0.0, 1.0]]), torch.tensor([[1.0, 0.0], [0.25, 0.75]])
-    weights = torch.stack((first, second))[:, None]
-    # With the residual path [[0.75, 0.25], [0, 1]] and [[1, 0], [0.125, 0.875]].
-    assert torch.allclose(rollout(weights), torch.tensor([[0.75, 0.25], [0.09375, 0.90625]]))
-
-
-def test_a_pooling_of_unknown_weights_is_refused():
-    with pytest.raises(ValueError, match="Identity"):
-        pooling_weights(nn.Identity(), torch.zeros(1, 9, 10))
 
 
 @pytest.mark.parametrize(
