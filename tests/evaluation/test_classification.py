@@ -12,7 +12,7 @@ from vitspeech.data import Shapes
 from vitspeech.evaluation import classification
 from vitspeech.evaluation.classification import describe, evaluate, item_names, metrics
 from vitspeech.evaluation.confusion import write_confusion
-from vitspeech.evaluation.speakers import accuracy_interval
+from vitspeech.evaluation.report import accuracy_interval
 from vitspeech.metrics.intervals import wilson_interval
 
 

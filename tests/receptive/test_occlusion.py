@@ -124,7 +124,7 @@ def share_of_class_zero(labels):
 def test_accuracy_drops_where_the_window_passes_the_pixel_that_the_model_needs(row, column, distance):
     inputs, labels = marked(row, column)
     chance = share_of_class_zero(labels)
-    found = visible_accuracy(reads(row, column), inputs, labels, range(1, 6), replacements=["mean"])
+    found = visible_accuracy(reads(row, column), inputs, labels, range(1, 6))
     assert found.accuracy["mean"] == [chance if radius < distance else 1.0 for radius in range(7)]
     assert found.radii == [*range(7)]
     assert found.keeps(1)["mean"].value == distance

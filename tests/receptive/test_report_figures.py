@@ -12,10 +12,11 @@ from matplotlib.colors import LogNorm
 from matplotlib.text import Text
 
 from vitspeech.metrics.intervals import Estimate
+from vitspeech.receptive.fields.layers import evenly_spaced
 from vitspeech.receptive.occlusion import VisibleAccuracy
 from vitspeech.receptive.report.curves import draw_past_and_ahead, draw_sides
 from vitspeech.receptive.report.layout import STATES, WIDTH
-from vitspeech.receptive.report.maps import draw_image_fields, selected_layers
+from vitspeech.receptive.report.maps import COLUMNS, draw_image_fields
 from vitspeech.receptive.report.page import draw_figures
 
 PICTURES = {"fields", "energy", "depth", "blocks", "states", "heads", "visible"}
@@ -98,7 +99,7 @@ def test_residual_branches_that_are_zero_at_initialization_are_noted_beside_untr
 @BOTH
 def test_all_panels_share_one_color_scale_and_show_the_mean_field_at_its_offsets(which, results, figures):
     panels = images(figures[which])
-    layers = [layer for result in results[which] for layer in selected_layers(result)]
+    layers = [layer for result in results[which] for layer in evenly_spaced(result.main.layers, COLUMNS)]
     largest = max(float(layer.fields.cumulative.mean.max()) for layer in layers)
     assert len({id(panel.norm) for panel in panels}) == 1 and isinstance(panels[0].norm, LogNorm)
     assert (panels[0].norm.vmin, panels[0].norm.vmax) == pytest.approx((largest / 1e5, largest))

@@ -22,14 +22,9 @@ SMALL = [option for option in TINY if not option.startswith("--config")]  # of `
 
 
 @pytest.fixture
-def trained():
-    """Runs that are finished at once: the command lines that would have been trained."""
-    return []
-
-
-@pytest.fixture
-def train(trained):
-    """Trains a run at once; a run with seed 7 fails, and one with seed 8 ends without a model."""
+def trained(monkeypatch):
+    """The command lines of runs, which are trained at once; seed 7 fails, and seed 8 ends without a model."""
+    trained = []
 
     def train(arguments, log):
         trained.append(arguments)
@@ -40,15 +35,16 @@ def train(trained):
         write_run(folder, 0.5 + 0.01 * len(trained))
         return None
 
-    return train
+    monkeypatch.setattr(runs, "train_in_process", train)
+    return trained
 
 
-def test_finished_runs_are_skipped_and_unfinished_ones_resumed(tmp_path, train, trained):
+def test_finished_runs_are_skipped_and_unfinished_ones_resumed(tmp_path, trained):
     write_run(tmp_path / "vit/seed-0", 0.9)
     write_run(tmp_path / "cnn/seed-0")
     overrides = ["--data.root=elsewhere", "--trainer.max_epochs=3"]
     plan, notes = make_plan([VIT, CNN], [0, 1], tmp_path, overrides=overrides, trust=["mine"]), []
-    assert train_all(plan, notes.append, train=train) == []
+    assert train_all(plan, notes.append) == []
     assert trained == [
         [f"--resume={tmp_path}/cnn/seed-0", "--data.root=elsewhere", "--trust=mine"],
         [*plan.options(plan.runs[2]), f"--run={tmp_path}/vit/seed-1"],
@@ -57,14 +53,14 @@ def test_finished_runs_are_skipped_and_unfinished_ones_resumed(tmp_path, train, 
     assert notes[0] == "run 1 of 4: vit, seed 0: is finished already, accuracy 90.00 %"
     assert notes[1] == "run 2 of 4: cnn, seed 0 (elapsed 0:00:00, left 0:04:30): resuming"  # 1.5 min each
     assert notes[2] == "run 2 of 4: cnn, seed 0: accuracy 51.00 %, 1.5 min"
-    train_all(plan, notes.append, train=train)
+    train_all(plan, notes.append)
     assert len(trained) == 3
 
 
-def test_a_sweep_goes_on_when_a_run_fails(tmp_path, train, trained):
+def test_a_sweep_goes_on_when_a_run_fails(tmp_path, trained):
     plan, notes = make_plan([VIT], [7, 8, 1], tmp_path), []
-    failures = train_all(plan, notes.append, train=train)
-    assert [(str(failure.run), failure.reason) for failure in failures] == [
+    failures = train_all(plan, notes.append)
+    assert [(str(run), reason) for run, reason in failures] == [
         ("vit, seed 7", "train_loss is not finite"),
         ("vit, seed 8", "it ended without a model"),
     ]
@@ -72,9 +68,9 @@ def test_a_sweep_goes_on_when_a_run_fails(tmp_path, train, trained):
     assert len(trained) == 3 and (tmp_path / "vit/seed-1/model").exists()
 
 
-def test_the_table_is_written_after_every_run_and_when_a_sweep_is_interrupted(tmp_path, train):
+def test_the_table_is_written_after_every_run_and_when_a_sweep_is_interrupted(tmp_path, trained, monkeypatch):
     plan = make_plan([VIT], [0, 1, 2], tmp_path)
-    seen = []
+    seen, train = [], runs.train_in_process
 
     def stops(arguments, log):
         seen.append((tmp_path / "table.md").read_text())
@@ -83,18 +79,19 @@ def test_the_table_is_written_after_every_run_and_when_a_sweep_is_interrupted(tm
             raise KeyboardInterrupt
         return train(arguments, log)
 
+    monkeypatch.setattr(runs, "train_in_process", stops)
     with pytest.raises(SystemExit) as ending:
-        sweep(plan, lambda text: None, train=stops)
+        sweep(plan, lambda text: None)
     assert ending.value.code == 130
     assert "No run is finished yet" in seen[0] and "| vit | 1 | 51.00 |" in seen[1]
     assert "seed 1 (unfinished); vit, seed 2 (not started)" in (tmp_path / "table.md").read_text()
 
 
-def test_a_run_started_by_hand_is_part_of_the_sweep(finished_run, tmp_path, train, trained):
+def test_a_run_started_by_hand_is_part_of_the_sweep(finished_run, tmp_path, trained):
     (tmp_path / "vit").mkdir()
     (tmp_path / "vit/seed-0").symlink_to(finished_run)
     plan, notes = make_plan([VIT], [0], tmp_path, overrides=SMALL), []
-    assert sweep(plan, notes.append, train=train) == [] and not trained
+    assert sweep(plan, notes.append) == [] and not trained
     assert "is finished already" in notes[0]
 
 
@@ -105,19 +102,19 @@ def test_a_run_started_by_hand_is_part_of_the_sweep(finished_run, tmp_path, trai
         (1, "--trainer.max_epochs=2", "seed-1: holds a run with seed_everything 0, but this sweep has 1"),
     ],
 )
-def test_a_folder_with_another_run_is_refused(finished_run, tmp_path, train, trained, seed, override, message):
+def test_a_folder_with_another_run_is_refused(finished_run, tmp_path, trained, seed, override, message):
     (tmp_path / "vit").mkdir()
     (tmp_path / f"vit/seed-{seed}").symlink_to(finished_run)
     with pytest.raises(InputError, match=message):
-        sweep(make_plan([VIT], [2, seed], tmp_path, overrides=[*SMALL, override]), lambda text: None, train=train)
+        sweep(make_plan([VIT], [2, seed], tmp_path, overrides=[*SMALL, override]), lambda text: None)
     assert not trained and not (tmp_path / "sweep.json").exists()
 
 
-def test_a_file_in_the_place_of_a_runs_is_refused_before_the_first_training(tmp_path, train, trained):
+def test_a_file_in_the_place_of_a_runs_is_refused_before_the_first_training(tmp_path, trained):
     (tmp_path / "vit/seed-1").mkdir(parents=True)
     (tmp_path / "vit/seed-1/metrics.csv").touch()
     with pytest.raises(FileExistsError, match=r"seed-1: has metrics.csv"):
-        sweep(make_plan([VIT], [0, 1], tmp_path, overrides=SMALL), lambda text: None, train=train)
+        sweep(make_plan([VIT], [0, 1], tmp_path, overrides=SMALL), lambda text: None)
     assert not trained
 
 
@@ -151,9 +148,9 @@ def test_runs_of_the_precision_auto_may_be_of_other_hardware(finished_run, tmp_p
         (("model.network.init_args.encoder.heads", ["3"]), r"vit,heads=3: .*heads"),
     ],
 )
-def test_every_variant_is_checked_before_the_first_training(tmp_path, train, trained, variation, message):
+def test_every_variant_is_checked_before_the_first_training(tmp_path, trained, variation, message):
     with pytest.raises(InputError, match=message):
-        sweep(make_plan([VIT], [0, 1], tmp_path, [variation]), lambda text: None, train=train)
+        sweep(make_plan([VIT], [0, 1], tmp_path, [variation]), lambda text: None)
     assert not trained and list(tmp_path.iterdir()) == []
 
 

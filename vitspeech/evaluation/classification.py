@@ -14,8 +14,15 @@ from torch.utils.data import DataLoader
 from torchmetrics.functional.classification import multiclass_confusion_matrix
 
 from vitspeech.evaluation.confusion import write_confusion
-from vitspeech.evaluation.report import ItemTable, Report, per_item
-from vitspeech.evaluation.speakers import accuracy_interval, describe_resampled, known_speakers, resampled
+from vitspeech.evaluation.report import (
+    ItemTable,
+    Report,
+    accuracy_interval,
+    describe_resampled,
+    known_speakers,
+    per_item,
+    resampled,
+)
 
 COLUMNS = {"index": "d", "name": "", "label": "", "prediction": "", "probability": ".6f"}
 

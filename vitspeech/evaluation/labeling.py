@@ -13,8 +13,15 @@ from vitspeech.data.utterances.batch import SpeechBatch
 from vitspeech.data.utterances.word_clips import SHORTEST_WORD_S
 from vitspeech.data.utterances.word_sequences import manifest_file
 from vitspeech.evaluation.confusion import write_confusion
-from vitspeech.evaluation.report import ItemTable, Report, per_item
-from vitspeech.evaluation.speakers import accuracy_interval, describe_resampled, known_speakers, resampled
+from vitspeech.evaluation.report import (
+    ItemTable,
+    Report,
+    accuracy_interval,
+    describe_resampled,
+    known_speakers,
+    per_item,
+    resampled,
+)
 from vitspeech.files import sha256
 from vitspeech.inference.label_stream import LABEL_PROBABILITY, frame_times, words_of_frames
 from vitspeech.metrics.word_times import TimedWord, frame_labels, matched, word_f1

@@ -10,8 +10,15 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vitspeech.evaluation.report import ItemTable, Report, per_item
-from vitspeech.evaluation.speakers import accuracy_interval, describe_resampled, known_speakers, resampled
+from vitspeech.evaluation.report import (
+    ItemTable,
+    Report,
+    accuracy_interval,
+    describe_resampled,
+    known_speakers,
+    per_item,
+    resampled,
+)
 from vitspeech.models import MaskedSpeechModel
 from vitspeech.plots.spectrogram import cell_borders, draw_spectrogram
 from vitspeech.plots.style import BLUE, EMPTY_GRAY, VERMILION

@@ -15,8 +15,7 @@ from vitspeech.data.utterances.word_sequences import manifest_file
 from vitspeech.decoding.search import Search
 from vitspeech.evaluation import sequences
 from vitspeech.evaluation.breakdown import Transcribed, write_breakdowns
-from vitspeech.evaluation.report import ItemTable, Report, per_item
-from vitspeech.evaluation.speakers import describe_resampled, resampled
+from vitspeech.evaluation.report import ItemTable, Report, describe_resampled, per_item, resampled
 from vitspeech.files import sha256, write_text
 from vitspeech.inference.decode import transcribe_batch, with_default_beam
 from vitspeech.metrics.intervals import wilson_interval

@@ -182,7 +182,9 @@ def measure_state(
 ) -> tuple[State, nn.Module]:
     """The fields of one model in one state, and its network; options as in `iterate_fields`."""
     inputs = subject.inputs(raw, size)
-    network, zero_init = build_network(subject, inputs, size, trained=trained)
+    network = subject.network(trained=trained, size=size, sample=inputs)
+    # a note if residual branches were switched on
+    zero_init = None if trained else switch_on_branches(network, inputs, subject.source)
     if subject.takes_audio:
         find_module(network, subject.source.name)  # a network of one's own may have no such front end
     layers = plan.layers_of(subject, network, inputs)
@@ -197,12 +199,6 @@ def measure_state(
     options = {"cumulative_only": True, "progress": lambda part: progress(part * (1 - share))}
     (last,) = layer_numbers(initial, inputs, layers[-1:], subject.source, **options)
     return State(trained, size, numbers, zero_init, last), network
-
-
-def build_network(subject: Subject, inputs: Tensor, size: float, *, trained: bool) -> tuple[nn.Module, str | None]:
-    """The network in one state, and a note if residual branches were switched on; trained weights are not changed."""
-    network = subject.network(trained=trained, size=size, sample=inputs)
-    return network, None if trained else switch_on_branches(network, inputs, subject.source)
 
 
 def measure_heads(network: nn.Module, inputs: Tensor, state: State, *, in_time: bool) -> HeadMeasures:

@@ -97,7 +97,6 @@ def visible_accuracy(
     labels: Tensor | None,
     radii: Sequence[float],
     *,
-    replacements: Sequence[str] = REPLACEMENTS,
     centers: Tensor | None = None,
     axes: Sequence[int] = (2, 3),
     batch: int = 100,
@@ -111,7 +110,6 @@ def visible_accuracy(
             the data. The result is then the agreement with them (`VisibleAccuracy.agreement`), and `whole` is 1.
         radii: Increasing, in rows and columns; 0 and the whole input are always added. In images with an even side, the
             distances from the center are n + 1/2; radii of that form include exactly the positions up to there.
-        replacements: Some of `REPLACEMENTS`.
         centers: The center of each input's window, such as the center of a word; `None` is the center of the input.
         axes: The axes that the window limits: rows and columns (2, 3), or rows alone (2,), as for frames.
         batch: Inputs per forward pass; does not change the result.
@@ -121,7 +119,7 @@ def visible_accuracy(
     """
     extent = distances(inputs.shape, centers, axes).max().item()
     partial_radii = [0.0, *(float(radius) for radius in radii if 0 < radius < extent)]
-    correct: dict[str, list[Tensor]] = {name: [] for name in replacements}
+    correct: dict[str, list[Tensor]] = {name: [] for name in REPLACEMENTS}
     random = torch.Generator().manual_seed(0)
     for part in torch.arange(len(inputs)).split(batch):
         part_centers = None if centers is None else centers[part]
@@ -129,7 +127,7 @@ def visible_accuracy(
         predictions = model(windows.inputs).argmax(-1)
         targets = predictions if labels is None else labels[part].to(predictions.device)
         whole = predictions == targets
-        for name in replacements:
+        for name in REPLACEMENTS:
             rows = [model(windows.occlude(radius, name)).argmax(-1) == targets for radius in partial_radii]
             correct[name].append(torch.stack([*rows, whole]).cpu())
     joined = {name: torch.cat(parts, 1) for name, parts in correct.items()}

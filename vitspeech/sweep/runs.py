@@ -10,7 +10,6 @@ import sysconfig
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from statistics import mean
@@ -26,29 +25,20 @@ from vitspeech.training.interrupts import handle_interrupts
 TRAIN = [sys.executable, "-P", "-m", "vitspeech", "train"]  # -P: a folder named vitspeech here is not imported
 END_S = 60  # an interrupted run may take this long to end
 
-Train = Callable[[Sequence[str], Path], str | None]
+Failures = list[tuple[Run, str]]  # runs that could not be finished, and why
 
 
-@dataclass(frozen=True)
-class Failure:
-    """A run that could not be finished, and why."""
-
-    run: Run
-    reason: str
-
-
-def sweep(plan: Plan, note: Callable[[str], None], *, train: Train | None = None, verb: str = "sweep") -> list[Failure]:
+def sweep(plan: Plan, note: Callable[[str], None], *, verb: str = "sweep") -> Failures:
     """Check a sweep, train its runs, and write its table after each of them.
 
-    `note` is called with lines of text on the progress, and with the table; `train` trains one run, see `train_all`;
-    `verb` is the command in messages. Returns the runs that failed.
+    `note` is called with lines of text on the progress, and with the table; `verb` is the command in messages.
     """
     check_plan(plan)
     plan.folder.mkdir(parents=True, exist_ok=True)
     tabulate(plan.folder, plan)
     with handle_interrupts(program(verb), lambda: "the same command"):
         try:
-            failures = train_all(plan, note, train=train, after_run=lambda: tabulate(plan.folder, plan))
+            failures = train_all(plan, note)
         except KeyboardInterrupt:
             tabulate(plan.folder, plan)
             raise
@@ -68,25 +58,17 @@ def list_runs(plan: Plan, note: Callable[[str], None]) -> None:
         note(f"run {number} of {len(plan.runs)}: {run}, {found}: {what}")
 
 
-def exit_with(verb: str, failures: Sequence[Failure], plan: Plan) -> None:
+def exit_with(verb: str, failures: Failures, plan: Plan) -> None:
     """Say on standard error which runs failed and why, and end the process with exit status 1, if there are any."""
     if failures:
         print(f"{program(verb)}: {len(failures)} of {len(plan.runs)} runs failed:", file=sys.stderr)
-        for failure in failures:
-            print(f"  {failure.run}: {failure.reason}", file=sys.stderr)
+        for run, reason in failures:
+            print(f"  {run}: {reason}", file=sys.stderr)
         sys.exit(1)
 
 
-def train_all(
-    plan: Plan, note: Callable[[str], None], *, train: Train | None = None, after_run: Callable[[], None] = lambda: None
-) -> list[Failure]:
-    """Train every run that is not finished, and go on when one fails.
-
-    `train` trains one run with a command line of `vitspeech train`, with its output in a file, and returns why it
-    failed, or `None`; by default in a process of its own. `after_run` is called after each. Returns the runs that
-    failed.
-    """
-    train = train or train_in_process
+def train_all(plan: Plan, note: Callable[[str], None]) -> Failures:
+    """Train every run that is not finished, write the table after each, and go on when one fails."""
     runs, failures, started = plan.runs, [], time.monotonic()
     durations_s = {run.folder: 60 * read_result(run.folder).minutes for run in runs if state(run.folder) == FINISHED}
     for number, run in enumerate(runs, start=1):
@@ -101,7 +83,7 @@ def train_all(
         begun = time.monotonic()
         log = run.folder.with_name(f"{run.folder.name}.log")
         log.parent.mkdir(parents=True, exist_ok=True)
-        reason = train(command(plan, run), log)
+        reason = train_in_process(command(plan, run), log)
         if reason is None and state(run.folder) != FINISHED:
             reason = "it ended without a model"
         if reason is None:
@@ -109,9 +91,9 @@ def train_all(
             result = read_result(run.folder)
             note(f"{head}: {score_text(result)}, {result.minutes:.1f} min")
         else:
-            failures.append(Failure(run, reason))
+            failures.append((run, reason))
             note(f"{head}: failed: {reason}")
-        after_run()
+        tabulate(plan.folder, plan)
     return failures
 
 

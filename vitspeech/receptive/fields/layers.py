@@ -134,19 +134,11 @@ def default_layers(network: nn.Module, inputs: Tensor) -> list[Layer]:
     if isinstance(network, CNN) and hasattr(network.body, "whitening"):
         # After the first and the last convolution of each group.
         return [Layer("body.whitening"), *(Layer(f"body.groups.{group}.{n}") for group in (1, 2, 3) for n in (3, 6))]
-    prefix, inner = next(
-        ((prefix, getattr(network, prefix)) for kind, prefix in WRAPPED.items() if isinstance(network, kind)),
-        ("", network),
-    )
+    attribute = next((name for kind, name in WRAPPED.items() if isinstance(network, kind)), "")
+    inner, prefix = network.get_submodule(attribute), f"{attribute}." * bool(attribute)
     if not getattr(inner, "feature_info", None):
         raise InputError(f"{type(network).__name__} does not say what its layers are; name some with --layers")
-    return feature_layers(network, inner, f"{prefix}." if prefix else "", inputs)
-
-
-def feature_layers(network: nn.Module, inner: nn.Module, prefix: str, inputs: Tensor) -> list[Layer]:
-    """The layers of a timm network (`inner`), whose names in `network` begin with a prefix."""
-    modules = dict(inner.named_modules())
-    names = []
+    modules, names = dict(inner.named_modules()), []
     for feature in (feature for feature in inner.feature_info if feature["module"] in modules.keys() - {""}):
         module, name = modules[feature["module"]], prefix + feature["module"]
         is_sequence = type(module) is nn.Sequential and all(list(block.children()) for block in module)

@@ -277,18 +277,14 @@ def check_drawable(model: Model) -> None:
     """Check that the attention of a model can be drawn."""
     network = model.network
     if not isinstance(network, ViT | SpeechClassifier):
-        raise InputError(
-            f"--attention draws ViT and SpeechClassifier; {type(network).__name__} {reason_not_drawn(network, model)}"
-        )
+        if "units" in model.preprocessing:
+            reason = "is drawn by `vitspeech transcribe --picture`"
+        elif isinstance(network, TimmModel) or any(isinstance(part, MultiHeadAttention) for part in network.modules()):
+            reason = "is not supported"
+        else:
+            reason = "has no attention"
+        raise InputError(f"--attention draws ViT and SpeechClassifier; {type(network).__name__} {reason}")
     parts = (network.encoder, network.pooling)
     if not isinstance(parts[0], Encoder) and not isinstance(parts[1], SelfAttentivePooling):
         names = " and ".join(type(part).__name__ for part in parts)
         raise InputError(f"--attention draws the weights of attention and of SelfAttentivePooling; {names} have none")
-
-
-def reason_not_drawn(network: nn.Module, model: Model) -> str:
-    """Why the attention of a network can't be drawn."""
-    if "units" in model.preprocessing:
-        return "is drawn by `vitspeech transcribe --picture`"
-    has_attention = any(isinstance(module, MultiHeadAttention) for module in network.modules())
-    return "is not supported" if has_attention or isinstance(network, TimmModel) else "has no attention"

@@ -73,7 +73,7 @@ def head_measures(
     with attention_weights(network) as weights:
         for part in inputs.split(batch):
             network(part)
-            tokens = common_sizes(weights)[1]
+            tokens = common_tokens(weights)
             if tokens - class_tokens != len(positions):
                 raise InputError(
                     f"{tokens} tokens, {class_tokens} of them class tokens, have {len(positions)} positions"
@@ -226,12 +226,12 @@ def masked_mean(rows: Tensor, mask: Tensor) -> Tensor:
     return rows.where(mask, 0).sum(-1) / mask.sum(-1)
 
 
-def common_sizes(weights: Mapping[str, Tensor]) -> tuple[int, int]:
-    """The number of heads and tokens, which must be equal in all layers."""
+def common_tokens(weights: Mapping[str, Tensor]) -> int:
+    """The number of tokens; it and the number of heads must be equal in all layers."""
     sizes = {name: tuple(layer.shape[1:3]) for name, layer in weights.items()}
     if len(set(sizes.values())) != 1:
         raise InputError(f"layers differ in (heads, tokens) and fit no common table: {sizes}")
-    return next(iter(sizes.values()))
+    return next(iter(sizes.values()))[1]
 
 
 def allowed_pairs(layer: nn.Module, tokens: int, class_tokens: int) -> Tensor | None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from vitspeech.attention import ClassToken, MeanPooling, SelfAttentivePooling
 from vitspeech.errors import InputError
-from vitspeech.receptive.heads.measures import class_tokens_of, common_sizes, normalize_rows
+from vitspeech.receptive.heads.measures import class_tokens_of, common_tokens, normalize_rows
 from vitspeech.receptive.heads.weights import attention_weights, unwrapped
 
 
@@ -26,7 +26,7 @@ def rollout(weights: Mapping[str, Tensor]) -> Tensor:
     Shape:
         weights from `attention_weights`, L times (B, H, T, T) -> (L, B, T, T)
     """
-    identity, layers = torch.eye(common_sizes(weights)[1]), []
+    identity, layers = torch.eye(common_tokens(weights)), []
     for layer in weights.values():
         mixed = normalize_rows(0.5 * layer.mean(1) + 0.5 * identity.to(layer))
         layers.append(mixed @ layers[-1] if layers else mixed)
@@ -53,7 +53,7 @@ def relevance(network: nn.Module, inputs: Tensor, target: Tensor | None = None) 
     with attention_weights(network) as weights, torch.enable_grad():
         # The inputs require a gradient so that there is a graph also if all parameters are frozen.
         logits = network(inputs.detach().requires_grad_())
-        identity = torch.eye(common_sizes(weights)[1])
+        identity = torch.eye(common_tokens(weights))
         target = logits.argmax(-1) if target is None else target
         target_logits = logits.gather(1, target[:, None]).sum()
         gradients = torch.autograd.grad(target_logits, list(weights.values()))

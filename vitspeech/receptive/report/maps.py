@@ -137,7 +137,7 @@ def draw_grid(
 
     `margin` is the inches that model names, tick labels and the color bar take; options are those of `Figure.subplots`.
     """
-    layers_of = [selected_layers(result) for result in results]
+    layers_of = [evenly_spaced(result.main.layers, COLUMNS) for result in results]
     largest = max(float(layer.fields.cumulative.mean.max()) for layers in layers_of for layer in layers)
     norm = LogNorm(largest / 10**DECADES, largest)
     columns = max(map(len, layers_of))
@@ -160,11 +160,6 @@ def draw_grid(
     )
     bar.ax.tick_params(labelsize=SMALL_FONT)
     return figure, panels
-
-
-def selected_layers(result: Result) -> list[LayerNumbers]:
-    """At most `COLUMNS` layers of the main state, evenly spaced in order, including the first and the last."""
-    return evenly_spaced(result.main.layers, COLUMNS)
 
 
 def draw_mean(

@@ -14,9 +14,6 @@ from vitspeech.receptive.differences import MIXED, Pair
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers
 
 FIELDS = ("cumulative", "cumulative_cut", "block", "block_cut", "frequency")  # of `LayerNumbers`
-HEAD_NUMBERS = (
-    *("distance", "relative_distance", "entropy", "convolution_likeness", "diagonality", "look_back", "look_ahead"),
-)
 SIZES = {  # numbers of the last layer with their units
     "px": {
         "50 % of the energy (side)": ("side_50", "px"),
@@ -54,9 +51,11 @@ def model_json(result: Result) -> dict[str, Any]:
         "states": [state_json(state) for state in result.states],
     }
     if result.heads is not None:
-        heads = {name: getattr(result.heads, name) for name in HEAD_NUMBERS}
-        numbers = {name: finite(measure.tolist()) for name, measure in heads.items() if measure is not None}
-        values["attention"] = {"layers": result.heads.layers, **numbers}
+        values["attention"] = {
+            name: measure if name == "layers" else finite(measure.tolist())
+            for name, measure in vars(result.heads).items()
+            if measure is not None
+        }
     if result.visible is not None:
         values["visible"] = {
             "inputs": result.visible.count,
