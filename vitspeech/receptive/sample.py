@@ -49,7 +49,8 @@ def sample_for(subjects: Sequence[Subject], root: str | None, count: int) -> Sam
     """Inputs for a comparison: from the data set that a card names, or the images or recordings of a folder.
 
     Those of a data set are from its validation split. The test split is not used, so that a model changed after looking
-    at its fields has not been tuned on it. If the folder `root` does not hold the data set of any card, its files are
+    at its fields has not been tuned on it. Utterances that are composed of single words are replaced by these words; of
+    others the loudest second is taken. If the folder `root` does not hold the data set of any card, its files are
     taken, whatever they are.
 
     Args:
@@ -70,13 +71,16 @@ def sample_for(subjects: Sequence[Subject], root: str | None, count: int) -> Sam
         except (InputError, FileNotFoundError) as problem:  # it has other classes, is generated, or is not there
             problems.append(problem)
             continue
+        data = getattr(data, "source", data)
         try:
-            return card_sample(subject, data, count)
+            if isinstance(data, UtteranceData):
+                return utterance_sample(data, round(subject.size * data.sample_rate_hz), count)
+            return validation_sample(data, count)
         except FileNotFoundError as problem:
             problems.append(problem)
     if root is None:
         raise next(iter(problems), InputError("no model names its data set; name a folder of images by --data"))
-    kind, endings = ("recordings", AUDIO_ENDINGS) if audio_names else ("pictures", PICTURE_ENDINGS)
+    kind, endings = ("recordings", AUDIO_ENDINGS) if audio_names else ("images", PICTURE_ENDINGS)
     files = list(walk_folder(Path(root), endings)) if Path(root).is_dir() else []
     if not files:
         others = f", nor with a model's data set: {problems[0]}" if problems else ""
@@ -84,17 +88,6 @@ def sample_for(subjects: Sequence[Subject], root: str | None, count: int) -> Sam
     if problems:
         warnings.warn(f"{root}: holds the data set of none of the models, so any {kind} in it are taken", stacklevel=2)
     return folder_sample(Path(root), files, subjects, count)
-
-
-def card_sample(subject: Subject, data: DataModule, count: int) -> Sample:
-    """Items of the validation split of a model's data set.
-
-    Utterances that are composed of single words are replaced by these words; of others the loudest second is taken.
-    """
-    data = getattr(data, "source", data)
-    if isinstance(data, UtteranceData):
-        return utterance_sample(data, round(subject.size * data.sample_rate_hz), count)
-    return validation_sample(data, count)
 
 
 def validation_sample(data: DataModule, count: int) -> Sample:

@@ -118,9 +118,12 @@ class Subject:
         """The released network, rebuilt for images of that side."""
         config = self.model.config
         arguments = dict(config.get("init_args") or {})
+        if isinstance(self.model.network, ViT):
+            arguments["image"] = int(size)
+        elif isinstance(self.model.network, TimmModel):
+            arguments["options"] = (arguments.get("options") or {}) | {"img_size": int(size)}
         try:
-            resized = config | {"init_args": with_size(self.model.network, arguments, int(size))}
-            network = checkpoint.build(resized, self.model.trust)
+            network = checkpoint.build(config | {"init_args": arguments}, self.model.trust)
         except TypeError:  # a timm network that takes images of any size
             network = checkpoint.build(config, self.model.trust)
         if trained:
@@ -208,12 +211,3 @@ def subjects_named(
     size = sizes[0] if size is None and sizes else size
     subjects = [released.get(name) or subject(name, size=size, pretrained=pretrained) for name in names]
     return [replace(subject, device=device) for subject in subjects]
-
-
-def with_size(network: nn.Module, arguments: dict[str, Any], size: int) -> dict[str, Any]:
-    """A network's arguments with another image size, if it has such an argument."""
-    if isinstance(network, ViT):
-        return arguments | {"image": size}
-    if isinstance(network, TimmModel):
-        return arguments | {"options": (arguments.get("options") or {}) | {"img_size": size}}
-    return arguments
