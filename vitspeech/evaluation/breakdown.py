@@ -56,11 +56,6 @@ class Transcribed:
         return count_errors(self.references, self.hypotheses, self.speakers, self.alignments)
 
     @property
-    def lengths(self) -> Sequence[float]:
-        """The duration of each utterance in seconds, or its number of words."""
-        return [len(text.split()) for text in self.references] if self.seconds is None else self.seconds
-
-    @property
     def titles(self) -> list[str]:
         """The name of each utterance with test set, speakers and duration, as far as they are known."""
         titles = []
@@ -85,12 +80,13 @@ def write_breakdowns(test_sets: Sequence[Transcribed], folder: Path, *, main: st
     for one in test_sets:
         speakers = {} if one.speakers is None else group_scores(one.errors, lambda errors: errors.speaker, RESAMPLES)
         speaker_rows += [(one.name, name, *numbers(score)) for name, score in speakers.items()]
-        unit, lengths, bins = "words" if one.seconds is None else "seconds", one.lengths, edges(one)
-        places = [bisect_right(bins, length) - 1 for length in lengths]
-        scores = group_scores(one.errors, lambda errors, places=places: places[errors.utterance], RESAMPLES)
-        ends = {place: end_of(bins, place, unit) for place in scores}
-        length_rows += [(one.name, unit, bins[place], ends[place], *numbers(scores[place])) for place in scores]
-        named = {bin_name(bins[place], ends[place]): score for place, score in scores.items()}
+        unit, bins = by_length(one)
+        for begin, end, score in bins:
+            length_rows.append((one.name, unit, begin, end, *numbers(score)))
+        named = {
+            f"≥ {begin}" if end == "" else str(begin) if begin == end else f"{begin}–{end}": score
+            for begin, end, score in bins
+        }
         whole, by_name = group_score(one.errors, RESAMPLES), {str(name): score for name, score in speakers.items()}
         drawn.append(Breakdown(one.name, whole, by_name, named, unit, main))
     if speaker_rows:
@@ -99,24 +95,21 @@ def write_breakdowns(test_sets: Sequence[Transcribed], folder: Path, *, main: st
     draw_error_rates(drawn, folder / FIGURE)
 
 
-def edges(one: Transcribed) -> Sequence[int]:
-    """Where the bins of a test set's lengths begin."""
+def by_length(one: Transcribed) -> tuple[str, list[tuple[int, int | str, GroupScore]]]:
+    """What lengths are measured in, and the bins with utterances: begin, end and score of each.
+
+    A duration is below the end of its bin. A number of words is at most the end. The last bin has none: "".
+    """
     if one.seconds is not None:
-        return SECONDS
-    longest = max(one.lengths)
-    return range(1, FEW_WORDS + 1) if longest <= FEW_WORDS else WORDS
-
-
-def end_of(bins: Sequence[int], place: int, unit: str) -> int | str:
-    """The end of a bin: the duration before which it ends, or its last number of words; empty for the last bin."""
-    if bins == range(1, FEW_WORDS + 1):
-        return bins[place]
-    return "" if place + 1 == len(bins) else bins[place + 1] - (unit == "words")
-
-
-def bin_name(begin: int, end: int | str) -> str:
-    """A bin as the figure names it."""
-    return f"≥ {begin}" if end == "" else str(begin) if begin == end else f"{begin}–{end}"
+        unit, lengths, begins = "seconds", one.seconds, SECONDS
+        ends = [*begins[1:], ""]
+    else:
+        unit, lengths = "words", [len(text.split()) for text in one.references]
+        begins = range(1, FEW_WORDS + 1) if max(lengths) <= FEW_WORDS else WORDS
+        ends = begins if begins is not WORDS else [*(begin - 1 for begin in begins[1:]), ""]
+    places = [bisect_right(begins, length) - 1 for length in lengths]
+    scores = group_scores(one.errors, lambda errors: places[errors.utterance], RESAMPLES)
+    return unit, [(begins[place], ends[place], score) for place, score in scores.items()]
 
 
 def numbers(score: GroupScore) -> Iterable[int | str]:
@@ -185,7 +178,8 @@ def draw_error_rates(test_sets: Sequence[Breakdown], output: Path) -> None:
     widths = [panel_width(max(len(one.lengths) for one in test_sets), INCHES_PER_LENGTH)]
     if any(one.speakers for one in test_sets):
         widths.insert(0, panel_width(max(len(one.speakers) for one in test_sets), INCHES_PER_GROUP))
-    names = max((len(name) for one in test_sets for name in shown_names(one)), default=0)
+    shown = [name for one in test_sets if len(one.speakers) <= MOST_NAMES for name in one.speakers]
+    names = max(map(len, shown), default=0)
     height = len(test_sets) * (HEIGHT + 0.07 * min(names, LONGEST_NAME)) + 0.3
     figure = Figure(figsize=(sum(widths) + 0.6, height), layout="constrained")
     rows = figure.subplots(len(test_sets), len(widths), width_ratios=widths, squeeze=False, sharey="row")
@@ -204,11 +198,6 @@ def draw_error_rates(test_sets: Sequence[Breakdown], output: Path) -> None:
 def panel_width(groups: int, inches: float) -> float:
     """The width in inches of a panel with some groups."""
     return min(max(inches * groups, SHORTEST), WIDEST)
-
-
-def shown_names(one: Breakdown) -> Sequence[str]:
-    """The names of the speakers, if they are shown."""
-    return list(one.speakers) if len(one.speakers) <= MOST_NAMES else []
 
 
 def draw_speakers(axes: Axes, one: Breakdown) -> None:

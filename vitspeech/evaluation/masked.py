@@ -73,7 +73,9 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
     loader = data.test_dataloader()
     losses, correct, codes = zip(*per_item(loader, compute, progress=progress), strict=True)
     totals = [len(of_item) for of_item in codes]
-    speakers = speakers_of_items(known_speakers(loader, len(totals)))
+    speakers = known_speakers(loader, len(totals))
+    if speakers is not None:  # of an utterance, which has the speaker of each word, those of all its words together
+        speakers = [names if isinstance(names, str) else " ".join(dict.fromkeys(map(str, names))) for names in speakers]
     groups = speakers if speakers and len(set(speakers)) > 1 else range(len(totals))
     low, high = accuracy_interval(torch.tensor(correct), torch.tensor(totals), groups)
     shares = torch.cat(codes).bincount().double() / sum(totals)
@@ -103,10 +105,3 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
         return ItemTable(COLUMNS, zip(range(len(totals)), totals, correct, means, strict=True))
 
     return Report(values, text, write, table)
-
-
-def speakers_of_items(speakers: list | None) -> list[str] | None:
-    """One name for each item: of an utterance, which has the speaker of each word, those of all its words together."""
-    if speakers is None:
-        return None
-    return [names if isinstance(names, str) else " ".join(dict.fromkeys(map(str, names))) for names in speakers]
