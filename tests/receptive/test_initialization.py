@@ -6,6 +6,7 @@ Shapes: B = 4 inputs, N = 32 px.
 import pytest
 import timm
 import torch
+from receptive_networks import MEL, noise
 from torch import nn
 
 from vitspeech.frontends import SpeechFrontend
@@ -19,10 +20,6 @@ from vitspeech.receptive.initialization import (
 )
 
 SOURCE = Layer(INPUT)
-
-
-def noise(*shape):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(1))
 
 
 def untrained(make, *arguments, **options):
@@ -123,8 +120,8 @@ def speech(kind, **options):
     [
         (lambda: ViT(3, image=32, patch=4, width=8, encoder={"depth": 1, "heads": 2}), (4, 3, 32, 32), SOURCE),
         (lambda: CNN(3, widths=(5, 7, 11)), (4, 3, 32, 32), SOURCE),
-        (speech(SpeechClassifier, encoder={"depth": 1}), (4, 9000), Layer("tokens.log_mel", "mel")),
-        (speech(SpeechCNN, depth=1), (4, 9000), Layer("tokens.log_mel", "mel")),
+        (speech(SpeechClassifier, encoder={"depth": 1}), (4, 9000), MEL),
+        (speech(SpeechCNN, depth=1), (4, 9000), MEL),
     ],
 )
 def test_our_own_networks_are_not_changed_and_have_no_note(make, shape, source):

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import timm
 import torch
+from receptive_networks import MEL, noise
 from timm.layers import resample_abs_pos_embed
 from tiny import ROOT
 from torch.testing import assert_close
@@ -21,11 +22,6 @@ from vitspeech.receptive.subjects import subject, subjects_named
 LABELS = ["a", "b", "c"]
 PICTURES = {"image": 24, "mean": [0.5, 0.25, 0.75], "std": [0.25, 0.5, 0.125]}
 CLIPS = {"sample_rate_hz": 16000, "seconds": 0.5}
-MEL = Layer("tokens.log_mel", "mel")
-
-
-def noise(*shape):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(1))
 
 
 @pytest.fixture

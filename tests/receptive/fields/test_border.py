@@ -9,6 +9,7 @@ from math import inf
 
 import pytest
 import torch
+from receptive_networks import Applied
 from torch import nn
 from torch.testing import assert_close
 
@@ -135,17 +136,6 @@ class Mixed(nn.Module):
 
     def forward(self, x):
         return torch.einsum("rcij,bkij->bkrc", self.weights, x)
-
-
-class Applied(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
 
 
 def everywhere():

@@ -10,6 +10,7 @@ from math import inf
 import numpy
 import pytest
 import torch
+from receptive_networks import MEL, Applied
 from torch import nn
 from torch.testing import assert_close
 
@@ -19,8 +20,6 @@ from vitspeech.receptive.fields import effective
 from vitspeech.receptive.fields.effective import central_units, effective_fields, iterate_fields, symmetric
 from vitspeech.receptive.fields.layers import INPUT, Layer
 from vitspeech.receptive.fields.measures import extent
-
-MEL = Layer("tokens.log_mel", "mel")
 
 
 class Residual(nn.Module):
@@ -32,17 +31,6 @@ class Residual(nn.Module):
 
     def forward(self, x):
         return x + self.branch(x) * self.factor
-
-
-class Applied(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
 
 
 def stack(*modules):

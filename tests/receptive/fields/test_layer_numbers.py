@@ -7,6 +7,7 @@ from math import inf
 
 import pytest
 import torch
+from receptive_networks import MEL, noise
 from tiny import ROOT
 from torch import nn
 
@@ -18,11 +19,7 @@ from vitspeech.receptive.fields.layer_numbers import effective_field_ms, layer_n
 from vitspeech.receptive.fields.layers import INPUT, Layer, default_layers
 from vitspeech.receptive.fields.measures import extent, extent_in_frequency, extent_in_time
 
-PIXELS, MEL = Layer(INPUT), Layer("tokens.log_mel", "mel")
-
-
-def noise(*shape):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(1))
+PIXELS = Layer(INPUT)
 
 
 def recognizer(left, right, **options):

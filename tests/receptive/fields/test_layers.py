@@ -6,6 +6,7 @@ Shapes: B = 2 batch, C = 3 channels, R = 5 rows, W = 7 columns, T tokens or mome
 import pytest
 import timm
 import torch
+from receptive_networks import MEL, noise
 from torch import nn
 
 from vitspeech.frontends import SpeechFrontend
@@ -18,12 +19,6 @@ from vitspeech.receptive.fields.layers import (
     infer_layer,
     record_outputs,
 )
-
-MEL = Layer("tokens.log_mel", "mel")
-
-
-def noise(*shape):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(1))
 
 
 class Block(nn.Module):

@@ -7,6 +7,7 @@ from math import inf
 
 import pytest
 import torch
+from receptive_networks import MEL, noise
 from torch import nn
 
 from vitspeech.encoders import RecurrentEncoder, WindowMLP
@@ -16,7 +17,6 @@ from vitspeech.receptive.fields.effective import effective_fields
 from vitspeech.receptive.fields.layers import INPUT, Layer, default_layers
 from vitspeech.receptive.fields.theoretical import read_graph
 
-MEL = Layer("tokens.log_mel", "mel")
 ENCODERS = {
     "lstm": lambda width: RecurrentEncoder(width, 2, bidirectional=False),
     "gru": lambda width: RecurrentEncoder(width, 2, cell="gru", bidirectional=False, dropout=0.1),
@@ -25,10 +25,6 @@ ENCODERS = {
     "window": lambda width: WindowMLP(width, 2, 1, hidden=8),
 }
 REACH = {"lstm": (inf, 0), "gru": (inf, 0), "bilstm": (inf, inf), "bigru": (inf, inf), "window": (2, 1)}
-
-
-def noise(*shape):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(1))
 
 
 def speech_network(kind):

@@ -6,13 +6,13 @@ from itertools import product
 import numpy
 import pytest
 import torch
-from arguments import nested
+from receptive_networks import noise, vit
 from torch import nn
 from torch.testing import assert_close
 
 from vitspeech.attention import attention_from_convolution, window_mask
 from vitspeech.frontends import SpeechFrontend
-from vitspeech.models import SpeechClassifier, ViT
+from vitspeech.models import SpeechClassifier
 from vitspeech.receptive.heads.measures import (
     ConvolutionLikeness,
     class_tokens_of,
@@ -179,16 +179,11 @@ def test_rows_of_zeros_are_left_out_of_the_likeness():
     assert likeness(torch.zeros(2, 1, 15, 15), places).isnan().all()
 
 
-def vit(**options):
-    torch.manual_seed(0)
-    return ViT(7, 12, 4, **nested(**{"width": 30, "depth": 2, "heads": 3} | options)).double().eval()
-
-
 @pytest.mark.parametrize("pooling, class_tokens", [("class", 1), ("mean", 0)])
 @pytest.mark.parametrize("left", [None, 4])
 def test_head_measures_are_those_of_every_layer_and_head_over_all_images(pooling, class_tokens, left):
     network, places = vit(pooling=pooling, left=left), grid(3, 3, 4)
-    images = torch.randn(5, 3, 12, 12, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    images = noise(5, 3, 12, 12, dtype=torch.float64)
     found = head_measures(network, images, places, class_tokens=class_tokens_of(network), batch=2)
     assert class_tokens_of(network) == class_tokens
     assert found.layers == ["encoder.blocks.0.attention", "encoder.blocks.1.attention"]

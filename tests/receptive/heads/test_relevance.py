@@ -1,16 +1,18 @@
 """Rollout and relevance against closed forms, numbers worked out by hand and finite differences."""
 
+from functools import partial
+
 import pytest
 import timm
 import torch
-from arguments import nested
+from receptive_networks import noise, small_timm, vit
 from torch import nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
 from vitspeech.attention import SelfAttentivePooling
 from vitspeech.frontends import SpeechFrontend
-from vitspeech.models import SpeechClassifier, ViT
+from vitspeech.models import SpeechClassifier
 from vitspeech.receptive.heads.measures import class_tokens_of
 from vitspeech.receptive.heads.relevance import relevance, rollout, token_relevance
 
@@ -50,19 +52,7 @@ class OneLayer(nn.Module):
         return self.layer(x)[:, 0]
 
 
-def drawn(*shape, seed=1):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def vit(**options):
-    torch.manual_seed(0)
-    return ViT(7, 12, 4, **nested(**{"width": 30, "depth": 2, "heads": 3} | options)).double().eval()
-
-
-def small_timm(**options):
-    torch.manual_seed(0)
-    options = {"img_size": 32, "depth": 2, "num_classes": 7} | options
-    return timm.create_model("vit_tiny_patch16_224", **options).double().eval()
+drawn = partial(noise, dtype=torch.float64)
 
 
 def test_rollout_of_uniform_attention_halves_what_a_token_keeps_of_itself():

@@ -1,11 +1,13 @@
 """Recomputed attention weights: the same outputs, weights as defined, and a reason where they cannot be recomputed."""
 
 import math
+from functools import partial
 
 import pytest
 import timm
 import torch
 from arguments import nested
+from receptive_networks import noise, small_timm, vit
 from tiny import ROOT
 from torch import nn
 from torch.nn import functional as F
@@ -21,7 +23,7 @@ from vitspeech.attention import (
 )
 from vitspeech.encoders import RecurrentEncoder
 from vitspeech.frontends import SpeechFrontend
-from vitspeech.models import SpeechClassifier, ViT
+from vitspeech.models import SpeechClassifier
 from vitspeech.receptive.heads.weights import NotRecomputable, attention_weights, scaled_dot_product
 
 EXACT = {"rtol": 0, "atol": 1e-12}
@@ -32,23 +34,13 @@ def made(network, *arguments, dtype=torch.float64, **options):
     return network(*arguments, **options).to(dtype).eval()
 
 
-def vit(**options):
-    return made(ViT, 7, 12, 4, **nested(**{"width": 30, "depth": 2, "heads": 3} | options))
-
-
 def speech(**options):
     return made(
         SpeechClassifier, 7, SpeechFrontend(22, mels=20, stride=3), **nested(**{"depth": 2, "heads": 1} | options)
     )
 
 
-def small_timm(name="vit_tiny_patch16_224", **options):
-    options = {"img_size": 32, "depth": 2, "num_classes": 7} | options
-    return made(timm.create_model, name, **options)
-
-
-def drawn(*shape, dtype=torch.float64):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(1), dtype=dtype)
+drawn = partial(noise, dtype=torch.float64)
 
 
 class Fused(nn.Module):

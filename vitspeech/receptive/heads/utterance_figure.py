@@ -54,11 +54,7 @@ def draw_utterance_attention(model: Model, file: Path, output: Path, *, search: 
     distance in every block. Attention is the mean over heads, relative to uniform attention over the keys in each
     query's window. Each token is drawn at the center of its samples.
 
-    Args:
-        model: From `vitspeech.load`; its network is a `SpeechRecognizer` or a `SpeechTranscriber` with our encoder.
-        file: The recording.
-        output: The figure's file: PNG, or another format that matplotlib knows by the file name's suffix.
-        search: Search parameters; `None` is `Search()`.
+    The arguments are those of `draw_transcript`; the network has our encoder.
     """
     check_drawable(model)
     network = model.network
