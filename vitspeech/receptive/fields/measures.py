@@ -25,7 +25,7 @@ from vitspeech.metrics.intervals import Numbers, estimate, resampling_weights
 from vitspeech.receptive.fields.theoretical import Spans
 
 ROUNDING = 1e-4  # fraction of the energy that may lie outside of the theoretical field
-# Fewer pairs of unit and probe see a far offset, so its energy is noisier: at a sixteenth its standard error is four
+# Fewer units see a far offset, so its energy is noisier: at a sixteenth its standard error is four
 # times that of an offset that all of them see. Up to 4 × 4 units count to the corners of what they see; of more units,
 # offsets that hardly any unit sees are left out.
 LEAST_COVERAGE = 1 / 16
@@ -41,10 +41,9 @@ class Field:
     """A field relative to its unit, in positions of the source; for audio, columns are mel bins and not re-centered.
 
     Args:
-        energy: J of each input, not normalized: at each offset the mean over the units and probes that could see it,
-            because the position lies inside the source. 0 at offsets that do not count (B, I, J).
-        coverage: Fraction of the units and probes that could see each offset. Offsets below `LEAST_COVERAGE` do not
-            count (I, J).
+        energy: J of each input, not normalized: at each offset the mean over the units that could see it, because
+            the position lies inside the source. 0 at offsets that do not count (B, I, J).
+        coverage: Fraction of the units that could see each offset. Offsets below `LEAST_COVERAGE` do not count (I, J).
         rows: Offset of each row from the unit's center; positive is below, for audio later (I,).
         columns: Offset of each column; for audio, the index of the mel bin (J,).
         theoretical: The theoretical field relative to the unit's center, including padding.
