@@ -24,7 +24,7 @@ from vitspeech.receptive.differences import pairs
 from vitspeech.receptive.fields.effective import PROBE_UNITS
 from vitspeech.receptive.plan import Plan
 from vitspeech.receptive.report import curves, maps
-from vitspeech.receptive.report.numbers import main_results, model_json, pair_json
+from vitspeech.receptive.report.numbers import WIDEST, main_results, model_json, pair_json
 from vitspeech.receptive.sample import Sample
 
 PAGE, JSON = "report.html", "metrics.json"
@@ -35,7 +35,6 @@ Draw = Callable[[Sequence[Result]], Figure]
 WORDS = {
     "px": {
         "unit": "px",
-        "widest": "cumulative.side_90",
         "input": "image",
         "size": "image size",
         "seen": "a centered square window of the image is visible",
@@ -43,7 +42,6 @@ WORDS = {
     },
     "ms": {
         "unit": "ms",
-        "widest": "cumulative.span_90",
         "input": "clip",
         "size": "clip length",
         "seen": "a window around the middle of the word is audible",
@@ -84,7 +82,7 @@ class FigureEntry:
     draw: Draw | dict[str, Draw]  # draws the results
     caption: str | dict[str, str]  # what is plotted, what the axes are, and how to read it
     # what the alternative text ranks the models by, and where `number_of` finds it
-    number: tuple[str, str] = ("90 % of the energy of the last layer", "{widest}")
+    number: tuple[str, str] = ("90 % of the energy of the last layer", "cumulative.{widest}")
     needs: str | None = None  # the attribute of `Result` without which a model is not drawn
     untrained: bool = False  # whether untrained states are drawn beside trained ones
 
@@ -190,7 +188,8 @@ def draw_figures(results: Sequence[Result], sample: Sample) -> dict[str, Caption
     def of_unit(value: object) -> object:
         return value.get(unit) if isinstance(value, dict) and value.keys() <= WORDS.keys() else value
 
-    words = WORDS[unit] | {"quantity": curves.quantity(results), "Quantity": curves.quantity(results).capitalize()}
+    quantity = curves.quantity(results)
+    words = WORDS[unit] | {"quantity": quantity, "Quantity": quantity.capitalize(), "widest": WIDEST[unit]}
     figures = {}
     for name, entry in FIGURES.items():
         draw = of_unit(entry.draw)
