@@ -100,14 +100,14 @@ class AudioFolder(WaveformData):
         return splits
 
 
-def word_recordings(root: Path, words: Sequence[str] = ()) -> dict[str, list[LabeledFile]]:
+def word_recordings(root: Path, words: Sequence[str] = (), others: Sequence[str] = ()) -> dict[str, list[LabeledFile]]:
     """The recordings of each split of a folder as `AudioFolder` describes it, the folder of Speech Commands included.
 
     Training recordings are held out for a split without a source; in Speech Commands these are the official splits.
-    A label that is one of the `words` but for underscores in place of spaces is that word: `smart_mirror`. Of a word
-    with fewer than `FEW` recordings, none are held out for the test.
+    A label that is one of the `words` or `others` but for underscores in place of spaces is that one: `smart_mirror`.
+    Of one of the `words` with fewer than `FEW` recordings, none are held out for the test.
     """
-    sources, known = word_sources(root), {with_spaces(word): word for word in words}
+    sources, known = word_sources(root), {with_spaces(word): word for word in (*words, *others)}
     splits = {
         split: [replace(item, label=known.get(with_spaces(item.label), item.label)) for item in list_recordings(source)]
         for split, source in sources.items()

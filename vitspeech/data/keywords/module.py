@@ -166,7 +166,7 @@ class Keywords(WaveformData):
         """The recordings of each split, of all words."""
         if self.folder is None:
             return {"train": [], "validation": [], "test": []}
-        splits = word_recordings(self.folder, [*self.words, *self.held_out_words])
+        splits = word_recordings(self.folder, self.words, [*self.held_out_words])
         if any(item.label == SILENCE for item in splits["train"]):
             raise InputError(f"{self.folder / SILENCE}: put recordings of noise into {self.folder / NOISE}")
         heard = {item.label for item in splits["train"]}
