@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from vitspeech.data.utterances.batch import SpeechBatch
+from vitspeech.data.batches import SpeechBatch
 
 ROOT = Path(__file__).parent.parent
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vitspeech.data.batches import Batches
+from vitspeech.data.batches import Batches, collate
 
 
 def test_an_epoch_shows_every_image_at_most_once_and_only_whole_batches():
@@ -93,3 +93,13 @@ def test_an_epoch_that_begins_within_it_goes_on_as_the_whole_one(begin):
 def test_a_step_that_cannot_be_divided_is_refused(batch, ranks, accumulate, message):
     with pytest.raises(ValueError, match=message):
         Batches(10, batch, shuffle=True, ranks=ranks, accumulate=accumulate)
+
+
+def test_utterances_of_a_batch_are_padded_at_the_ends():
+    sounds = [torch.arange(1, length + 1, dtype=torch.int16) for length in (7, 9)]
+    speech = collate(sounds, [[5, 0, 7, 7, 2], [3]], [[(1, 4)], [(0, 2), (3, 5), (5, 9)]])
+    assert speech.waveforms.dtype == torch.int16
+    assert speech.waveforms.tolist() == [[*range(1, 8), 0, 0], [*range(1, 10)]] and speech.lengths.tolist() == [7, 9]
+    assert speech.units.tolist() == [[5, 0, 7, 7, 2], [3, -1, -1, -1, -1]]
+    assert speech.spans.tolist() == [[[1, 4], [0, 0], [0, 0]], [[0, 2], [3, 5], [5, 9]]]
+    assert {part.dtype for part in speech[1:]} == {torch.int64}

@@ -319,6 +319,27 @@ def test_a_stream_of_unknown_length_asks_for_the_items_of_an_epoch(hub, reposito
     assert len(epoch(streamed(workers=0, epoch_items=160), 0)) == 20  # it begins again
 
 
+def test_a_stream_of_joined_splits_has_the_items_that_they_state(hub, repository):
+    splits = "".join(f"  - {{name: {name}, num_examples: {count}}}\n" for name, count in (("train", 80), ("test", 12)))
+    (repository / "README.md").write_text(f"---\ndataset_info:\n  splits:\n{splits}---\n")
+    hub.add(NAME, repository)
+    assert len(streamed(workers=0, train="train+test").train) == 92
+
+
+def test_a_stream_whose_first_rows_cannot_be_read_is_trained_on(hub, tmp_path):
+    for split in ("train", "test"):
+        rows = pictures(0, 40)
+        for row in rows[:9] if split == "train" else ():
+            row["img"]["bytes"] = b"no picture"
+        write(rows, PICTURES, tmp_path / f"some/data/{split}-00000-of-00001.parquet")
+    hub.add(NAME, tmp_path / "some")
+    with pytest.MonkeyPatch.context() as patch, pytest.warns(UserWarning, match="another item is taken in its place"):
+        patch.setattr("vitspeech.data.stream.BUFFER", 1)  # in their order
+        data = streamed(workers=0, epoch_items=32)
+        numbers = [numbers for numbers, *_ in epoch(data, 0)]
+    assert numbers == [[9] * 8, [9, *range(9, 16)], [*range(16, 24)], [*range(24, 32)]]
+
+
 @pytest.mark.parametrize("kind", ["imagefolder", "save_to_disk"])
 def test_what_is_no_table_is_not_streamed(hub, tmp_path, kind):
     path = "some/folder"

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from vitspeech.data.utterances.batch import SpeechBatch
+from vitspeech.data.batches import SpeechBatch
 from vitspeech.evaluation.labeling import evaluate
 
 GO, STOP, NONE = 0, 1, 2

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 import vitspeech
 from vitspeech.checkpoint.transfer import transfer
-from vitspeech.data.utterances.batch import SpeechBatch, collate
+from vitspeech.data.batches import SpeechBatch, collate
 from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import MaskedSpeechModel, SpeechRecognizer

@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from vitspeech.data.utterances.batch import SpeechBatch
+from vitspeech.data.batches import SpeechBatch
 from vitspeech.encoders import RecurrentEncoder
 from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechFrontend

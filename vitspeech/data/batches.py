@@ -3,19 +3,20 @@
 There are no worker processes for data in memory: a batch is one index into an integer tensor, uint8 for images and
 int16 for waveforms. Data in files is read by worker processes, batch by batch.
 
-Shapes: B batch, U utterances.
+Shapes: B batch, N samples, U units of a transcript, W words.
 """
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset, Sampler
 
-from vitspeech.data.rows import FileRows, JoinedRows, take
+from vitspeech.data.rows import FileRows
 from vitspeech.errors import InputError
 
 
@@ -115,7 +116,7 @@ class DurationBatches(Batches):
     number, and the utterances of an optimizer step do not depend on the number of processes.
 
     Args:
-        durations_s: Duration of each utterance in seconds (U,).
+        durations_s: Duration of each utterance in seconds (B,).
         seconds: Maximum duration of an optimizer step in seconds, with padding, in all processes together.
         seed, accumulate, ranks: As in `Batches`.
     """
@@ -208,7 +209,7 @@ class TensorItems(Dataset):
 
     def __init__(
         self,
-        inputs: Tensor | FileRows | JoinedRows,
+        inputs: Tensor | FileRows,
         labels: Tensor,
         speakers: Sequence[str] | None = None,
         *,
@@ -223,5 +224,48 @@ class TensorItems(Dataset):
 
     def __getitem__(self, batch: tuple[Tensor, int]) -> tuple[Tensor, Tensor, int]:
         indices, seed = batch
-        inputs, indices = take(self.inputs, indices)
-        return inputs, self.labels[indices], seed
+        if isinstance(self.inputs, Tensor):
+            return self.inputs[indices], self.labels[indices], seed
+        inputs, read = self.inputs.take(indices)
+        return inputs, self.labels[read], seed
+
+
+class SpeechBatch(NamedTuple):
+    """A batch of utterances. In training the waveforms are on the device and the rest stays on the host.
+
+    Attributes:
+        waveforms: Samples, padded with zeros at the end (B, N).
+        lengths: Number of samples of each utterance (B,).
+        units: Label indices of each transcript, padded with -1 (B, U).
+        spans: First sample of each word and the one after its last, padded with zeros (B, W, 2); W is 0 if the times
+            are not known.
+    """
+
+    waveforms: Tensor
+    lengths: Tensor
+    units: Tensor
+    spans: Tensor
+
+
+def collate(
+    sounds: Sequence[Tensor], units: Sequence[Sequence[int]], spans: Sequence[Sequence[tuple[int, int]]] | None = None
+) -> SpeechBatch:
+    """Pad utterances to a batch.
+
+    Args:
+        sounds: Samples of each utterance, (N,).
+        units: Label indices of each transcript.
+        spans: First sample of each word and the one after its last, for each utterance; `None` if not known.
+    """
+    if spans is None:
+        padded_spans = torch.zeros(len(sounds), 0, 2, dtype=torch.long)
+    else:
+        padded_spans = pad_sequence(
+            [torch.tensor(row, dtype=torch.long).view(-1, 2) for row in spans], batch_first=True
+        )
+    return SpeechBatch(
+        pad_sequence(list(sounds), batch_first=True),
+        torch.tensor([len(sound) for sound in sounds]),
+        pad_sequence([torch.tensor(row, dtype=torch.long) for row in units], batch_first=True, padding_value=-1),
+        padded_spans,
+    )

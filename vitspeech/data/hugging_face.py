@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
 
-from vitspeech.data.batches import Batches, TensorItems
+from vitspeech.data.batches import Batches
 from vitspeech.data.hub import imported, load
 from vitspeech.data.labeled_files import SPLIT_NAMES, LabeledFile, hold_out
 from vitspeech.data.module import FILES, MEMORY, STREAM, TEST, DataModule
 from vitspeech.data.rows import Content, FileRows, readable, readable_files
 from vitspeech.data.stream import AT_ONCE, StreamBatches, StreamedItems
-from vitspeech.errors import InputError, check_number, some_names
+from vitspeech.errors import InputError, check_number
 
 if TYPE_CHECKING:
     import datasets
@@ -286,11 +285,11 @@ class HuggingFaceData(DataModule):
 
     def streamed(self, **how: Callable) -> StreamedItems:
         """The items of training as a stream; see `StreamedItems`."""
-        stream, names = self.found["train"].dataset.with_format(None), (self.sources["train"] or "train").split("+")
-        stated = [stated[name].num_examples for name in names if name in (stated := stream.info.splits or {})]
-        if not (count := self.epoch_items or sum(stated)):
+        splits = [(name, self.sets[name].info.splits or {}) for name in (self.sources["train"] or "train").split("+")]
+        stated = [known[name].num_examples if name in known else 0 for name, known in splits]
+        if not (count := self.epoch_items or (all(stated) and sum(stated))):
             raise InputError(f"{self.path}: does not state how many items it has; set epoch_items")
-        stream = stream.decode(False)  # of all columns
+        stream = self.found["train"].dataset.with_format(None).decode(False)  # of all columns
         return StreamedItems(stream, count, max(1, self.workers), self.seed, name=self.path, **how)
 
     def training_batches(self, ranks: int | None = None) -> Batches:
@@ -305,110 +304,3 @@ class HuggingFaceData(DataModule):
 
         value = row[self.column] or {"bytes": None, "path": None}
         return Content(pyarrow.py_buffer(value["bytes"] or b""), f"{self.path}: {value['path'] or 'a row'}")
-
-
-class HuggingFaceLabels(HuggingFaceData):
-    """The base class of sets with one label for each item.
-
-    Args:
-        path: As in `HuggingFaceData`.
-        label_column: The column of labels: `ClassLabel`, texts or integers. `None` is the only `ClassLabel`, else
-            `label`.
-        labels: The labels to learn, in this order; rows of others are left out. `None` is all.
-        **options: Those of `HuggingFaceData`.
-
-    Attributes:
-        item_bytes: Size of an input in memory.
-    """
-
-    item_bytes: int
-
-    def __init__(
-        self, path: str, *, label_column: str | None = None, labels: Sequence[str] | None = None, **options: Any
-    ) -> None:
-        super().__init__(path, **options)
-        self.given_labels, self.given_label_column = labels, label_column
-
-    @cached_property
-    def label_column(self) -> str:
-        """The column of labels."""
-        found = self.columns_of("ClassLabel") or [name for name in self.features if name == "label"]
-        return self.one_column("label_column", self.given_label_column, "ClassLabel", found)
-
-    @cached_property
-    def known_labels(self) -> dict[Any, str]:
-        """The label of each value of the column in training."""
-        feature = self.features[self.label_column]
-        if isinstance(feature, imported().ClassLabel):
-            return dict(enumerate(feature.names))
-        if self.storage == STREAM:
-            raise InputError(f"{self.path}: storage=stream needs labels of the feature ClassLabel")
-        kind = str(getattr(feature, "dtype", feature))
-        known = "string" in kind or "int" in kind
-        values = self.found["train"].column(self.label_column).unique().to_pylist() if known else [None]
-        if None in values:
-            what = f"{self.path}: column {self.label_column!r} of {kind} has no labels"
-            raise InputError(f"{what}; these are ClassLabel, texts or integers, in each row")
-        return {value: str(value) for value in sorted(values)}
-
-    @cached_property
-    def labels(self) -> list[str]:
-        """The labels; not read in the constructor, whose errors jsonargparse would wrap."""
-        known = list(self.known_labels.values())
-        if missing := sorted({*(self.given_labels or ())} - {*known}):
-            raise InputError(f"{self.path}: labels: {some_names(missing)} not in the set; known: {', '.join(known)}")
-        return known if self.given_labels is None else list(self.given_labels)
-
-    @cached_property
-    def class_of_value(self) -> dict[Any, int]:
-        """The index of the label of each value of the column; -1 for those that are not to be learned."""
-        indices = {label: index for index, label in enumerate(self.labels)}
-        return {value: indices.get(label, -1) for value, label in self.known_labels.items()}
-
-    def classes(self, rows: Rows) -> numpy.ndarray:
-        """The index of each row's label; -1 for those that are not to be learned."""
-        column = rows.column(self.label_column)
-        of_value = self.class_of_value
-        values = column.unique().to_pylist()
-        if foreign := [value for value in values if value not in of_value]:
-            known = ", ".join(map(str, self.known_labels.values()))
-            raise InputError(f"{rows.name}: training does not have the label {foreign[0]!r}; known: {known}")
-        if of_value == {index: index for index in range(len(self.labels))}:
-            return column.to_numpy().astype(numpy.int64)
-        places = column.combine_chunks().dictionary_encode()
-        return numpy.array([of_value[value] for value in places.dictionary.to_pylist()])[places.indices.to_numpy()]
-
-    def usable(self, rows: Rows) -> Rows:
-        classes = self.classes(rows)
-        return rows if classes.min(initial=0) >= 0 else rows.chosen((classes >= 0).nonzero()[0])
-
-    def texts(self, rows: Rows) -> list[str]:
-        return [self.labels[index] for index in self.classes(rows)]
-
-    def read(self, split: str) -> Dataset:
-        if self.storage == STREAM and split == "train":
-            return self.streamed(select=self.labeled, decode=self.read_labeled, batch_of=stacked)
-        inputs = self.inputs(split, self.read_file, self.item_bytes)
-        return TensorItems(inputs, torch.from_numpy(self.classes(self.rows[split])), self.item_speakers(split))
-
-    def read_file(self, file: Content | Path) -> Tensor:
-        """Read the input of an item."""
-        raise NotImplementedError
-
-    def item_speakers(self, split: str) -> list[str] | None:
-        """The speaker of each item, so that intervals of accuracies resample them; `None` if they are not needed."""
-        return None
-
-    def labeled(self, row: dict[str, Any]) -> tuple[Any, int] | None:
-        """The file in a row of a stream and the index of its label; `None` if it is not to be learned."""
-        index = self.class_of_value.get(row[self.label_column], -1)
-        return None if index < 0 else (self.content(row), index)
-
-    def read_labeled(self, item: tuple[Any, int]) -> tuple[Tensor, int]:
-        """The input of a row of a stream, and its label."""
-        return self.read_file(item[0]), item[1]
-
-
-def stacked(items: Sequence[tuple[Tensor, int]], seed: int) -> tuple[Tensor, Tensor, int]:
-    """A batch of inputs and labels."""
-    return torch.stack([value for value, _ in items]), torch.tensor([label for _, label in items]), seed

@@ -6,7 +6,7 @@ import re
 import unicodedata
 import warnings
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -121,17 +121,27 @@ def check_files(splits: Mapping[str, Sequence[Any]]) -> None:
         first_locations[file] = item.location
 
 
-def check_labels(splits: Mapping[str, Sequence[LabeledFile]]) -> None:
-    """Refuse labels that training does not have."""
+def labeled_splits(
+    sources: Mapping[str, Path], listed: Callable[[Path], Iterable[LabeledFile]]
+) -> dict[str, list[LabeledFile]]:
+    """The files of each split, as its folder or CSV file lists them; for one without a source some are held out.
+
+    Refuses labels that training does not have, and what `check_files` refuses.
+    """
+    splits = {split: list(listed(source)) for split, source in sources.items()}
     labels = {item.label for item in splits["train"]}
     for item in chain.from_iterable(splits.values()):
         if item.label not in labels:
             known = ", ".join(sorted(labels))
             raise InputError(f"{item.location}: training does not have the label {item.label!r}; known: {known}")
+    check_files(splits)
+    train = sources["train"]
+    return hold_out(splits, train.parent if train.is_file() else train)
 
 
 def check_training(splits: Mapping[str, Sequence[LabeledFile]], labels: Collection[str], root: Path) -> None:
-    """Refuse splits in which nothing is left to learn a label from."""
+    """Warn of labels of which a split has no file, and refuse splits in which nothing is left to learn one from."""
+    warn_of_few(splits, labels)
     if missing := set(labels) - {item.label for item in splits["train"]}:
         raise InputError(f"{root}: all files of {', '.join(sorted(missing))} are held out; add more")
 

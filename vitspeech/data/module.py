@@ -74,6 +74,11 @@ class DataModule(lightning.LightningDataModule):
         if storage != MEMORY:
             self.workers = workers
 
+    @cached_property
+    def label_indices(self) -> dict[str, int]:
+        """The index of each label."""
+        return {label: index for index, label in enumerate(self.labels)}
+
     @property
     def preprocessing(self) -> dict[str, Any]:
         """How a released model must read a raw file, as numbers, strings and lists."""

@@ -17,12 +17,12 @@ from tqdm import tqdm
 
 from vitspeech.data.audio.reading import HEAD_BYTES, SAMPLE_RATE_HZ, wav_head
 from vitspeech.data.batches import TensorItems
-from vitspeech.data.clips.hugging_face import NOISE
 from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.hub import imported
+from vitspeech.data.hugging_face_labels import NOISE
 from vitspeech.data.labeled_files import SPLIT_NAMES
 from vitspeech.data.module import DataModule
-from vitspeech.data.rows import UNREADABLE, Content, FileRows, row
+from vitspeech.data.rows import UNREADABLE, Content, FileRows
 from vitspeech.data.tables import to_text
 from vitspeech.data.utterances.recorded import RecordedUtterances
 from vitspeech.errors import InputError
@@ -122,7 +122,7 @@ def row_of(dataset: Dataset, index: int, name: str | None) -> dict[str, Any]:
 
 def content_of(inputs: Any, index: int) -> bytes:
     """The file of an image that can be read, or what is in memory as a file."""
-    values = row(inputs, index)
+    values = inputs[index] if isinstance(inputs, Tensor) else inputs.row(index)
     if values.ndim == 1 or not isinstance(inputs, FileRows):
         return encoded(values)
     file = inputs.files[index]

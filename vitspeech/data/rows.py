@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -42,11 +42,12 @@ class Content:
 class FileRows:
     """Inputs of one shape, each read from its file when it is needed; the `inputs` of `TensorItems`.
 
-    Worker processes call `read`, so it is a function of a module, or a `partial` of one. `replace` says whether another
-    row stands for one that cannot be read; not in a test, whose items must be those that it names.
+    Inputs at hand, such as cuts of silence, may be among the files as tensors. Worker processes call `read`, so
+    it is a function of a module, or a `partial` of one. `replace` says whether another row stands for one that cannot
+    be read; not in a test, whose items must be those that it names.
     """
 
-    def __init__(self, files: Sequence[Path], read: Callable[[Path], Tensor], *, replace: bool = True) -> None:
+    def __init__(self, files: Sequence[Any], read: Callable[[Any], Tensor], *, replace: bool = True) -> None:
         self.files, self.read, self.replace = files, read, replace
 
     def __len__(self) -> int:
@@ -57,7 +58,8 @@ class FileRows:
 
     def row(self, index: int) -> Tensor:
         """Read one row."""
-        return self.read(self.files[index])
+        file = self.files[index]
+        return file if isinstance(file, Tensor) else self.read(file)
 
     def take(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         """Read rows; see `readable`.
@@ -113,48 +115,6 @@ class Each(Sequence):
 
     def __getitem__(self, index: Any) -> Any:
         return [*map(self.make, self.items[index])] if isinstance(index, slice) else self.make(self.items[index])
-
-
-class JoinedRows:
-    """Several inputs of the same shape, one after another: tensors, or rows that are read when they are needed."""
-
-    def __init__(self, *parts: Any) -> None:
-        self.parts = parts
-
-    def __len__(self) -> int:
-        return sum(map(len, self.parts))
-
-    def __getitem__(self, indices: Tensor) -> Tensor:
-        return self.take(indices)[0]
-
-    def row(self, index: int) -> Tensor:
-        """As `FileRows.row`."""
-        for part in self.parts:
-            if index < len(part):
-                return row(part, index)
-            index -= len(part)
-
-    def take(self, indices: Tensor) -> tuple[Tensor, Tensor]:
-        """As `FileRows.take`."""
-        rows, read, start = {}, indices.clone(), 0
-        for part in self.parts:
-            places = ((indices >= start) & (indices < start + len(part))).nonzero()[:, 0]
-            if len(places):
-                values, taken = take(part, indices[places] - start)
-                read[places] = taken + start
-                rows |= dict(zip(places.tolist(), values, strict=True))
-            start += len(part)
-        return torch.stack([rows[place] for place in range(len(indices))]), read
-
-
-def take(inputs: Any, indices: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows of a tensor, or of inputs that are read when they are needed, and the indices of the rows that were read."""
-    return (inputs[indices], indices) if isinstance(inputs, Tensor) else inputs.take(indices)
-
-
-def row(inputs: Any, index: int) -> Tensor:
-    """One row of a tensor, or of inputs that are read when they are needed."""
-    return inputs[index] if isinstance(inputs, Tensor) else inputs.row(index)
 
 
 class BrokenFilesError(InputError):

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from vitspeech.data.batches import Batches, process
-from vitspeech.data.rows import readable
+from vitspeech.data.rows import MOST_SKIPPED, readable
 from vitspeech.errors import InputError
 
 if TYPE_CHECKING:
@@ -83,7 +83,14 @@ class StreamedItems(Dataset):
             self.rows = islice(self.rows_of(*stream), place * len(indices), None)
         self.next = stream, (place + 1) * len(indices)
         rows = list(islice(self.rows, len(indices)))
-        items, _ = readable(range(len(rows)), lambda index: self.decode(rows[index]), len(rows))
+
+        def read(index: int) -> Any:
+            if index == len(rows):  # none of the batch can be read; the next batch has its own place
+                rows.append(next(self.rows))
+                self.next = None
+            return self.decode(rows[index])
+
+        items, _ = readable(range(len(indices)), read, len(indices) + MOST_SKIPPED)
         return self.batch_of(items, seed)
 
     def rows_of(self, epoch: int, part: int, of_process: tuple[int, int]) -> Iterator[Any]:

@@ -9,7 +9,7 @@ import torch
 from lightning import LightningDataModule
 from torch import Tensor, nn
 
-from vitspeech.data.utterances.batch import SpeechBatch
+from vitspeech.data.batches import SpeechBatch
 from vitspeech.data.utterances.word_clips import SHORTEST_WORD_S
 from vitspeech.data.utterances.word_sequences import manifest_file
 from vitspeech.evaluation.confusion import write_confusion

@@ -10,7 +10,7 @@ from lightning import LightningDataModule
 from torch import nn
 from torch.utils.data import Dataset
 
-from vitspeech.data.utterances.batch import SpeechBatch
+from vitspeech.data.batches import SpeechBatch
 from vitspeech.data.utterances.word_sequences import manifest_file
 from vitspeech.decoding.search import Search
 from vitspeech.evaluation import sequences

@@ -11,7 +11,7 @@ from lightning import LightningDataModule
 from torch import nn
 from torch.utils.data import Dataset
 
-from vitspeech.data.symbols.module import SymbolBatch
+from vitspeech.data.symbols import SymbolBatch
 from vitspeech.decoding.search import Search
 from vitspeech.evaluation.report import ItemTable, Report, per_item
 from vitspeech.files import write_csv, write_text

@@ -112,13 +112,6 @@ def expected(word: str, split: str) -> list[int]:
     return [value(word, number) for number in range(sum(numbers[:place]), sum(numbers[: place + 1]))]
 
 
-def test_labels_are_the_words_as_given_then_unknown_then_silence():
-    assert SpeechCommands(("yes", "cat", "no")).labels == ["yes", "cat", "no"]
-    assert SpeechCommands(("yes", "cat"), unknown=0.1, silence=0.1).labels == ["yes", "cat", "unknown", "silence"]
-    assert SpeechCommands(("yes", "cat"), silence=0.1).labels == ["yes", "cat", "silence"]
-    assert SpeechCommands(("up",), unknown=2).labels == ["up", "unknown"]
-
-
 @pytest.mark.parametrize("words", [("yes", "no"), ("zero", "yes", "cat")])
 def test_splits_are_those_of_the_lists_and_labels_belong_to_their_clips(made_once, words):
     data = made(made_once, words)

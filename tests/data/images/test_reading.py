@@ -9,7 +9,7 @@ import torch
 from PIL import Image, ImageOps
 
 from vitspeech.data.images import pictures
-from vitspeech.data.images.reading import read_picture
+from vitspeech.data.images.reading import normalize, read_picture
 from vitspeech.data.rows import Content
 
 RED = (255, 0, 0)
@@ -145,3 +145,10 @@ def test_a_large_jpeg_is_decoded_small_and_looks_the_same(tmp_path, monkeypatch)
     monkeypatch.setattr(pictures, "MOST_STATED", 1_000_000)
     with pytest.raises(ValueError, match=r"photo\.jpg: 1600 × 1280 pixels are too many to decode"):
         read_picture(tmp_path / "photo.jpg", 32)
+
+
+def test_normalize_is_the_textbook_formula():
+    images = torch.randint(0, 256, (2, 3, 5, 7), dtype=torch.uint8)
+    mean, std = (0.1, 0.5, 0.7), (0.2, 0.3, 0.4)
+    expected = (images.numpy() / 255 - numpy.reshape(mean, (3, 1, 1))) / numpy.reshape(std, (3, 1, 1))
+    assert torch.allclose(normalize(images, mean, std).double(), torch.from_numpy(expected), atol=1e-5)

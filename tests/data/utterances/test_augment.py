@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from vitspeech.data.batches import SpeechBatch, collate
 from vitspeech.data.utterances.augment import SequenceAugment, change_speed, joined
-from vitspeech.data.utterances.batch import SpeechBatch, collate
 
 BATCH, RATE_HZ = 61, 16_000
 

@@ -1,6 +1,5 @@
 """A run on LibriSpeech's folders, of pieces: what its card says, and tests on other subsets."""
 
-import json
 from pathlib import Path
 
 import numpy
@@ -72,8 +71,3 @@ def test_another_subset_is_tested_without_the_training_recordings(run, tmp_path,
     ]
     missing = command("evaluate", run, "--data", tmp_path, "--test", "test-other")
     assert "test-other: this subset of LibriSpeech is missing (found: test-clean)" in missing.stderr
-
-
-def test_metrics_are_of_characters_and_words(run):
-    metrics = json.loads((run / "model" / "card.json").read_text())["metrics"]
-    assert {"character_error_rate", "character_interval_95", "word_error_rate"} <= metrics.keys()

@@ -15,10 +15,10 @@ import yaml
 from vitspeech.checkpoint.card_dataset import card_dataset
 from vitspeech.checkpoint.model import load
 from vitspeech.data.audio.synthesis import Voice, synthesize
+from vitspeech.data.batches import SpeechBatch
 from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.utterances import transcribed_audio
 from vitspeech.data.utterances.augment import SequenceAugment, add_noise
-from vitspeech.data.utterances.batch import SpeechBatch
 from vitspeech.data.utterances.module import CHARACTERS
 from vitspeech.data.utterances.transcribed_audio import TranscribedAudio
 from vitspeech.errors import InputError

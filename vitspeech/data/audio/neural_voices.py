@@ -161,10 +161,6 @@ class NeuralVoices:
             with the styles of voices, and `config.json` with `vocab`. If none of Kokoro's voices is of the language,
             but the network speaks it, all of them speak it, with their accents.
         language: As in `accents`.
-
-    Raises:
-        InputError: If the folder has no voice, none of the language, or a broken one.
-        MissingExtraError: If the extra `voices` is not installed.
     """
 
     def __init__(self, folder: str | Path, language: str = "en") -> None:
@@ -197,11 +193,7 @@ class NeuralVoices:
         return names[start:] if split == "train" else names[start : start + held]
 
     def check(self, words: Sequence[str]) -> None:
-        """Check that every network can be loaded and speaks, and that every voice can say the words.
-
-        Raises:
-            InputError: If not; the message names the file.
-        """
+        """Check that every network can be loaded and speaks, and that every voice can say the words."""
         generator = torch.Generator().manual_seed(0)
         ipa = self.phonemes(words)
         for model, speakers in self.by_model(list(self.models)).items():

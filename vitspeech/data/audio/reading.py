@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 import torch
@@ -18,13 +18,10 @@ from torch import Tensor
 
 from vitspeech.data.audio import levels
 from vitspeech.data.audio.audio_file import AudioFile
-from vitspeech.data.audio.levels import problem_of_floats, to_int16
+from vitspeech.data.audio.levels import Levels, problem_of_floats, to_int16
 from vitspeech.data.rows import Content, readable_files
 from vitspeech.errors import InputError, some_names
 from vitspeech.files import check_regular, walk_files
-
-if TYPE_CHECKING:
-    from pyarrow import Buffer
 
 SAMPLE_RATE_HZ = 16_000
 LOWEST_HZ, HIGHEST_HZ = 1_000, 384_000
@@ -52,25 +49,31 @@ class InputAudio(AudioFile):
 
     error = InputError
 
-    def __init__(self, path: str | Path | Content, longest_s: float | None = None) -> None:
-        if not isinstance(path, Content):
-            path = Path(path)
-            check_regular(path)
-        super().__init__(path)
+    def __init__(self, path: str | Path | Content, longest_s: float = math.inf) -> None:
+        super().__init__(source_of(path))
         if not LOWEST_HZ <= self.rate_hz <= HIGHEST_HZ:
             self.refuse(f"a sample rate of {self.rate_hz:,} Hz is outside {LOWEST_HZ:,} to {HIGHEST_HZ:,} Hz")
-        if longest_s is not None:
-            check_longest(path, self.duration_s, longest_s)
+        check_duration(path, self.duration_s, longest_s=longest_s)
 
     def is_exact(self, sample_rate_hz: int) -> bool:
         """Whether the samples are taken as they are."""
         return self.is_int16 and self.rate_hz == sample_rate_hz
 
 
-def check_longest(path: object, duration_s: float, longest_s: float) -> None:
-    """Raise a `TooLongError` if a recording lasts longer than that."""
+def source_of(path: str | Path | Content) -> Path | Content:
+    """What a recording is read from: a regular file, or bytes."""
+    if isinstance(path, Content):
+        return path
+    check_regular(Path(path))
+    return Path(path)
+
+
+def check_duration(name: object, duration_s: float, shortest_s: float = 0.0, longest_s: float = math.inf) -> None:
+    """Refuse a recording that is too short, or by a `TooLongError` too long."""
+    if duration_s < shortest_s:
+        raise InputError(f"{name}: lasts {duration_s:.3g} s, below {shortest_s:g} s, too short to hold a word")
     if duration_s > longest_s:
-        raise TooLongError(f"{path}: lasts {duration_s:,.1f} s, above {longest_s:g} s; {IN_PARTS}")
+        raise TooLongError(f"{name}: lasts {duration_s:,.1f} s, above {longest_s:g} s; {IN_PARTS}")
 
 
 class Notes:
@@ -79,10 +82,10 @@ class Notes:
     def __init__(self) -> None:
         self.found: dict[str, list[str]] = defaultdict(list)
 
-    def add(self, file: AudioFile) -> None:
-        """Take what a recording has after it was read."""
-        for note in file.notes:
-            self.found[note].append(str(file.path))
+    def add(self, path: object, notes: Iterable[str]) -> None:
+        """Take the notes on a recording."""
+        for note in notes:
+            self.found[note].append(str(path))
 
     def warn(self, stacklevel: int = 1) -> None:
         """Warn of what was found since the last time."""
@@ -98,19 +101,25 @@ def wav_head(samples: int) -> bytes:
     return struct.pack("<4sI4s4sIHHIIHH4sI", b"RIFF", 36 + 2 * samples, *form, b"data", 2 * samples)
 
 
-def plain_samples(content: "Buffer") -> Tensor | None:
-    """The samples of a WAV file that begins with `wav_head`, int16 (N,), many times faster; of others `None`."""
-    count = (len(content) - HEAD_BYTES) // 2
-    if len(content) % 2 or count < 1 or content[:HEAD_BYTES].to_pybytes() != wav_head(count):
-        return None
-    return torch.from_numpy(numpy.frombuffer(content, numpy.int16, offset=HEAD_BYTES).copy())  # it cannot be written to
+def plain_samples(path: Path | Content) -> Tensor | None:
+    """The samples of a WAV file that is `wav_head` and up to a minute of samples, int16 (N,); of others `None`.
+
+    Most recordings are such files, and libsndfile takes several times as long.
+    """
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+        count = int.from_bytes(head[-4:], "little") // 2
+        if not 0 < count <= LONGEST_S * SAMPLE_RATE_HZ or head != wav_head(count):
+            return None
+        samples = numpy.empty(count + 1, numpy.int16)  # one more, to see whether the file ends here
+        return torch.from_numpy(samples[:count]) if file.readinto(samples) == 2 * count else None
 
 
 def read_audio(
     path: str | Path | Content,
     sample_rate_hz: int = SAMPLE_RATE_HZ,
     *,
-    longest_s: float | None = None,
+    longest_s: float = math.inf,
     notes: Notes | None = None,
 ) -> Tensor:
     """Read a recording: average its channels, resample it and clamp floats beyond ±1.
@@ -118,23 +127,24 @@ def read_audio(
     Args:
         path: WAV, FLAC, OGG (Vorbis or Opus), MP3 or another format that libsndfile reads.
         sample_rate_hz: Sample rate of the result.
-        longest_s: Longest duration in seconds, checked before reading; `None` allows any.
+        longest_s: Longest duration in seconds, checked before reading.
         notes: Takes what is odd about the recording, such as that it is silent.
 
     Shape:
         -> int16 (N,)
     """
-    if notes is None and longest_s == LONGEST_S and isinstance(path, Content) and sample_rate_hz == SAMPLE_RATE_HZ:
-        plain = plain_samples(path.content)
-        if plain is not None and len(plain) <= LONGEST_S * SAMPLE_RATE_HZ:
-            return plain
+    path = source_of(path)
+    if sample_rate_hz == SAMPLE_RATE_HZ and (plain := plain_samples(path)) is not None:
+        check_duration(path, len(plain) / sample_rate_hz, longest_s=longest_s)
+        if notes is not None:
+            notes.add(path, {Levels().add(plain.numpy()).problem} - {""})
+        return plain
     file = InputAudio(path, longest_s)
     exact = file.is_exact(sample_rate_hz)
     samples = file.read(as_int16=exact)
     if notes is not None:
-        notes.add(file)
-        if file.rate_hz < sample_rate_hz:
-            notes.found[LOW_RATE.format(file.rate_hz, file.rate_hz / 2)].append(str(path))
+        low_rate = {LOW_RATE.format(file.rate_hz, file.rate_hz / 2)} if file.rate_hz < sample_rate_hz else set()
+        notes.add(path, file.notes | low_rate)
     return torch.from_numpy(samples) if exact else at_rate(samples, file.rate_hz, sample_rate_hz)
 
 
@@ -210,22 +220,15 @@ def resampled_length(frames: int, rate_hz: int, sample_rate_hz: int = SAMPLE_RAT
 def read_clip(path: str | Path | Content, sample_rate_hz: int = SAMPLE_RATE_HZ, notes: Notes | None = None) -> Tensor:
     """Read a recording of SHORTEST_S to LONGEST_S seconds as `read_audio` does: int16 (N,)."""
     samples = read_audio(path, sample_rate_hz, longest_s=LONGEST_S, notes=notes)
-    check_shortest(path, len(samples) / sample_rate_hz)
+    check_duration(path, len(samples) / sample_rate_hz, SHORTEST_S)
     return samples
 
 
 def clip_of(samples: Any, rate_hz: int, sample_rate_hz: int) -> Tensor:
     """Sound in memory of SHORTEST_S to LONGEST_S seconds, as `to_sound` makes it: int16 (N,)."""
     sound = to_sound(samples, rate_hz, sample_rate_hz)
-    check_longest("sound", len(sound) / sample_rate_hz, LONGEST_S)
-    check_shortest("sound", len(sound) / sample_rate_hz)
+    check_duration("sound", len(sound) / sample_rate_hz, SHORTEST_S, LONGEST_S)
     return sound
-
-
-def check_shortest(path: object, duration_s: float) -> None:
-    """Raise an `InputError` if a recording is shorter than SHORTEST_S."""
-    if duration_s < SHORTEST_S:
-        raise InputError(f"{path}: lasts {duration_s:.3g} s, below {SHORTEST_S:g} s, too short to hold a word")
 
 
 def check_audio(path: Path | Content) -> float:
@@ -235,7 +238,7 @@ def check_audio(path: Path | Content) -> float:
     """
     file = InputAudio(path, LONGEST_S)
     duration_s = resampled_length(file.frames, file.rate_hz) / SAMPLE_RATE_HZ
-    check_shortest(path, duration_s)
+    check_duration(path, duration_s, SHORTEST_S)
     return duration_s
 
 
@@ -280,8 +283,7 @@ def readable_clips(
 
     def read(place: int) -> None:
         samples = read_clip(files[place], sample_rate_hz, notes)
-        for note in oddities(place, samples):
-            notes.found[note].append(str(files[place]))
+        notes.add(files[place], oddities(place, samples))
         clips[place] = fit(samples, length).numpy()
 
     places, _ = readable_files(range(len(files)), read, split, broken, verb="reading")
@@ -312,7 +314,7 @@ class AudioParts:
     def __init__(self, path: str | Path, sample_rate_hz: int = SAMPLE_RATE_HZ, *, part_s: float = PART_S) -> None:
         self.path, self.sample_rate_hz, self.part_s = Path(path), sample_rate_hz, part_s
         self.duration_s = InputAudio(path).duration_s
-        check_shortest(self.path, self.duration_s)
+        check_duration(path, self.duration_s, SHORTEST_S)
 
     def __iter__(self) -> Iterator[Tensor]:
         """Yield the parts: int16 (N,). After the last one, a warning says what is odd about the recording."""
@@ -323,7 +325,7 @@ class AudioParts:
         for block in blocks if ratio == 1 else resampled(blocks, ratio):
             yield block if exact else torch.from_numpy(to_int16(block.numpy()))
         notes = Notes()
-        notes.add(file)
+        notes.add(self.path, file.notes)
         notes.warn()
 
 

@@ -84,10 +84,8 @@ class Synthesizer:
         for name, file in voice_files().items():
             if not is_english(self.language) or is_english(name):
                 (self.folder / "lang" / name).symlink_to(file)
-        self.sound, self.receiver = (
-            bytearray(),
-            CALLBACK(self.receive),
-        )  # a reference must be kept as long as eSpeak uses it
+        # A reference to the callback must be kept as long as eSpeak uses it.
+        self.sound, self.receiver = bytearray(), CALLBACK(self.receive)
         self.library = ctypes.CDLL(str(shutil.copy(library, self.folder)))
         rate_hz = self.library.espeak_Initialize(SYNCHRONOUS, 0, os.fsencode(self.folder), DO_NOT_EXIT)
         if rate_hz != ESPEAK_RATE_HZ:
@@ -189,11 +187,7 @@ def voice_files() -> dict[str, Path]:
 
 
 def accents(language: str) -> tuple[str, ...]:
-    """The accents of a language, such as `en` or `de`; of an accent, such as `en-us`, those that begin with it.
-
-    Raises:
-        InputError: If eSpeak NG does not have the language; the message has those that it has.
-    """
+    """The accents of a language, such as `en` or `de`; of an accent, such as `en-us`, those that begin with it."""
     known = ACCENTS if is_english(language) else tuple(name for name in voice_files() if "-latn" not in name)
     found = tuple(name for name in known if is_within(name, language))
     return found or (named(sorted({"en", *voice_files()}), "language", language),)

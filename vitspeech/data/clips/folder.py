@@ -17,13 +17,11 @@ from vitspeech.data.clips.module import WaveformData
 from vitspeech.data.clips.silence import NOISE
 from vitspeech.data.labeled_files import (
     LabeledFile,
-    check_files,
-    check_labels,
     check_training,
     files_in_folders,
     files_of,
-    hold_out,
     known_speakers,
+    labeled_splits,
     read_rows,
     split_sources,
     warn_of_few,
@@ -82,14 +80,12 @@ class AudioFolder(WaveformData):
     def read(self, split: str) -> Dataset:
         clips, places = self.clips_of([item.file for item in self.splits[split]], split)
         recordings = self.splits[split] = [self.splits[split][place] for place in places]
-        indices = {label: index for index, label in enumerate(self.labels)}
-        labels = torch.tensor([indices[item.label] for item in recordings])
+        labels = torch.tensor([self.label_indices[item.label] for item in recordings])
         return TensorItems(clips, labels, known_speakers(recordings))
 
     def list_splits(self) -> dict[str, list[LabeledFile]]:
         """The recordings of each split; the noise is read as well, so that what is wrong is reported at once."""
         splits = word_recordings(self.root)
-        warn_of_words(splits)
         check_training(splits, self.labels, self.root)
         if noise_files := files_of(self.root / NOISE, ENDINGS):
             noise = torch.cat([read_audio(file) for file in noise_files])
@@ -108,13 +104,12 @@ def word_recordings(root: Path, words: Sequence[str] = (), others: Sequence[str]
     Of one of the `words` with fewer than `FEW` recordings, none are held out for the test.
     """
     sources, known = word_sources(root), {with_spaces(word): word for word in (*words, *others)}
-    splits = {
-        split: [replace(item, label=known.get(with_spaces(item.label), item.label)) for item in list_recordings(source)]
-        for split, source in sources.items()
-    }
-    check_labels(splits)
-    check_files(splits)
-    splits = hold_out(splits, root if sources["train"].is_file() else sources["train"])
+
+    def listed(source: Path) -> Iterator[LabeledFile]:
+        for item in list_recordings(source):
+            yield replace(item, label=known.get(with_spaces(item.label), item.label))
+
+    splits = labeled_splits(sources, listed)
     if "test" not in sources:
         counts = Counter(item.label for items in splits.values() for item in items)
         few = {word for word in words if counts[word] < FEW}
@@ -142,18 +137,17 @@ def list_recordings(source: Path) -> Iterator[LabeledFile]:
         yield LabeledFile(source.parent / path, label, speaker or speaker_in_name(path), location)
 
 
-def warn_of_words(splits: dict[str, list[LabeledFile]], words: Sequence[str] | None = None) -> None:
+def warn_of_words(splits: dict[str, list[LabeledFile]], words: Sequence[str]) -> None:
     """Warn once about the words of few recordings, and once about those without any.
 
-    `words` are those to look at; `None` is all that have recordings. A folder named like one of them but for capital
-    letters is refused: it would be another word.
+    A folder named like one of them but for capital letters is refused: it would be another word.
     """
     found = {item.label: item.location for items in splits.values() for item in items}
-    known = {with_spaces(word.casefold()): word for word in words or ()}
-    for label in found.keys() - set(words or found):
+    known = {with_spaces(word.casefold()): word for word in words}
+    for label in found.keys() - set(words):
         if word := known.get(with_spaces(label.casefold())):
             raise InputError(f"{found[label]}: {label!r} is not {word!r}; give both the same capital letters")
-    if none := [word for word in words or () if word not in found]:
+    if none := [word for word in words if word not in found]:
         warnings.warn(f"no recordings of {some_names(none)}; only synthesized clips of it are learned", stacklevel=2)
-    checked = {split: items for split, items in splits.items() if split != "test" or not words}  # see `word_recordings`
-    warn_of_few(checked, [word for word in words or sorted(found) if word in found])
+    checked = {split: items for split, items in splits.items() if split != "test"}  # see `word_recordings`
+    warn_of_few(checked, [word for word in words if word in found])

@@ -25,7 +25,7 @@ from vitspeech.data.clips.silence import (
 )
 from vitspeech.data.downloads import check_complete, download_folder
 from vitspeech.data.module import FILES, MEMORY, default_root
-from vitspeech.data.rows import JoinedRows, readable_files
+from vitspeech.data.rows import readable_files
 from vitspeech.data.splits import relative_name
 from vitspeech.data.utterances.word_clips import WordClip, WordSource, word_span
 from vitspeech.errors import InputError
@@ -109,7 +109,10 @@ class SpeechCommands(WaveformData, WordSource):
         if SILENCE in self.extra_ratios:
             count = round(self.extra_ratios[SILENCE] * len(word_files))
             cuts, recordings = cut_silence(self.noise_recordings, split, count, self.samples)
-            clips = torch.cat((clips, cuts)) if isinstance(clips, Tensor) else JoinedRows(clips, cuts)
+            if isinstance(clips, Tensor):
+                clips = torch.cat((clips, cuts))
+            else:
+                clips.files = [*clips.files, *cuts]
             labels += [self.labels.index(SILENCE)] * len(cuts)
             speakers += recordings  # cuts of one recording resemble each other as clips of one speaker do
         return TensorItems(clips, torch.tensor(labels), speakers)

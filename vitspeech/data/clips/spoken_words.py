@@ -1,4 +1,4 @@
-"""Synthesized words: a speech data set that needs no files, with any vocabulary.
+"""Synthesized words: speech data sets that need no files, with any vocabulary or with one of 5,200 words.
 
 Training, validation and test clips are spoken by different synthetic voices. Results on it show that a model learns,
 not how well it recognizes people.
@@ -16,6 +16,8 @@ from tqdm import tqdm
 
 from vitspeech.data.audio.reading import SAMPLE_RATE_HZ, fit_length
 from vitspeech.data.audio.synthesis import SPLITS, Synthesizer, Voice, draw_voice
+from vitspeech.data.audio.vocabulary import SPLITS as LISTED
+from vitspeech.data.audio.vocabulary import further_words, vocabulary
 from vitspeech.data.batches import TensorItems
 from vitspeech.data.clips.module import WaveformData
 from vitspeech.data.clips.noise import pink_noise
@@ -95,6 +97,47 @@ class SpokenWords(WaveformData, WordSource):
 
     def backgrounds(self, split: str) -> dict[str, Tensor]:
         return {"hiss": noise_part(self.noise, split)}
+
+
+class SpokenVocabulary(WordSource):
+    """The words of `vocabulary`, synthesized by eSpeak NG in many voices, rates and pitches.
+
+    Training has 1,000 to 5,000 words, validation and test 100 others each, in voices of their own: for recognition of
+    characters in words that are not in training. A split repeats its
+    list of words, each time in a new random order, so the numbers of clips per word differ by at most one. Needs the
+    extra `spoken`.
+
+    Args:
+        count: Number of training clips.
+        held_out: Number of validation clips, and of test clips; `None` is a tenth of `count`.
+        train_words: Number of training words: the 1,000 of `vocabulary`, then those of `further_words`.
+        drawn_from: Seed of the synthesized clips, independent of the run's seed.
+    """
+
+    def __init__(
+        self, count: int = 10_000, *, held_out: int | None = None, train_words: int = 1000, drawn_from: int = 0
+    ) -> None:
+        check_number("train_words", train_words, LISTED["train"], LISTED["train"] + len(further_words()))
+        check_number("count", count, train_words)  # one clip per word
+        held_out = count // 10 if held_out is None else held_out
+        check_number("held_out", held_out, LISTED["test"])
+        check_number("drawn_from", drawn_from, 0, MOST_SEED)
+        self.counts = {"train": count, "validation": held_out, "test": held_out}
+        self.drawn_from = drawn_from
+        further = further_words()[: train_words - LISTED["train"]]
+        self.split_words = {split: vocabulary(split) for split in LISTED} | {"train": (*vocabulary("train"), *further)}
+        self.words = [word for words in self.split_words.values() for word in words]
+
+    def word_clips(self, split: str) -> list[WordClip]:
+        """The split's clips, from the first sound to the last; the speaker is the voice."""
+        generator = split_generator(split, self.drawn_from)
+        words, count = self.split_words[split], self.counts[split]
+        rounds = [torch.randperm(len(words), generator=generator) for _ in range(-(-count // len(words)))]
+        indices = torch.cat(rounds)[:count].tolist()
+        return synthesize_clips([words[index] for index in indices], split, generator)
+
+    def backgrounds(self, split: str) -> dict[str, Tensor]:
+        return {"hiss": noise_part(pink_noise(SAMPLE_RATE_HZ), split)}
 
 
 def split_generator(split: str, drawn_from: int) -> torch.Generator:

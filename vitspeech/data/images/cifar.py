@@ -67,13 +67,8 @@ class Cifar(ImageData):
         except FileNotFoundError:
             if not self.download:
                 raise
-            self.fetch()
-
-    def fetch(self) -> None:
-        """Download and unpack the data set, in one process at a time."""
-        folder = Path(self.root, self.reader.base_folder).expanduser()
-        with downloading(folder, self.reader.url):
-            self.reader(self.root, download=True)  # only reads what another process has unpacked in the meantime
+            with downloading(Path(self.root, self.reader.base_folder).expanduser(), self.reader.url):
+                self.reader(self.root, download=True)  # only reads what another process has unpacked in the meantime
 
     def read(self, split: str) -> Dataset:
         official = self.official_split(split)

@@ -14,14 +14,11 @@ from vitspeech.data.images.module import ImageData
 from vitspeech.data.images.reading import ENDINGS, check_picture, read_picture
 from vitspeech.data.labeled_files import (
     LabeledFile,
-    check_files,
-    check_labels,
     check_training,
     class_folders,
     files_in_folders,
-    hold_out,
+    labeled_splits,
     split_sources,
-    warn_of_few,
 )
 from vitspeech.data.module import FILES, MEMORY, TEST
 from vitspeech.data.rows import FileRows, readable_files
@@ -58,11 +55,7 @@ class ImageFolder(ImageData):
 
     def list_splits(self) -> dict[str, list[LabeledFile]]:
         """The images of each split; some of training are held out for a split without a folder."""
-        splits = {split: list(files_in_folders(source, ENDINGS)) for split, source in self.sources.items()}
-        check_labels(splits)
-        check_files(splits)
-        splits = hold_out(splits, self.sources["train"])
-        warn_of_few(splits, self.labels)
+        splits = labeled_splits(self.sources, partial(files_in_folders, endings=ENDINGS))
         check_training(splits, self.labels, self.root)
         return splits
 
@@ -75,8 +68,7 @@ class ImageFolder(ImageData):
             verb = "checking" if in_files else "reading"
             places, pictures = readable_files(files, check, split, self.broken, verb=verb)
             items = self.splits[split] = [items[place] for place in places]
-        indices = {label: index for index, label in enumerate(self.labels)}
-        labels = torch.tensor([indices[item.label] for item in items])
+        labels = torch.tensor([self.label_indices[item.label] for item in items])
         if not in_files:
             return TensorItems(torch.stack(pictures), labels)
         self.workers = self.reading_workers

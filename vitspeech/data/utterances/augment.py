@@ -12,10 +12,9 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from vitspeech.data.audio.reading import SAMPLE_RATE_HZ
-from vitspeech.data.clips.augment import interpolated
+from vitspeech.data.batches import SpeechBatch, collate
+from vitspeech.data.clips.augment import interpolated, reverberate
 from vitspeech.data.clips.noise import QUIETEST
-from vitspeech.data.clips.rooms import reverberate
-from vitspeech.data.utterances.batch import SpeechBatch, collate
 from vitspeech.errors import check_number
 
 
@@ -34,7 +33,7 @@ class SequenceAugment:
         gain_db: Largest change of loudness, in either direction, in decibels.
         join_prob: Probability that the utterances of a batch are joined in pairs to half as many of twice the length,
             for recognition of longer ones than there are. `LibriSpeech` and `TranscribedAudio` use it.
-        room_prob: Probability that an utterance is put into a random room (`clips.rooms.reverberate`).
+        room_prob: Probability that an utterance is put into a random room (`clips.augment.reverberate`).
         room_s: Range of the reverberation time of rooms, in seconds.
         pause_prob: Probability that a pause before, between or after words is drawn from `pause_ms`. `WordSequences`
             uses it: a network that never hears a long pause finds words in noise.

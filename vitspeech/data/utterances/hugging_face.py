@@ -8,12 +8,11 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from vitspeech.data.audio.reading import Notes, check_audio, read_clip
-from vitspeech.data.batches import Batches
+from vitspeech.data.batches import Batches, SpeechBatch, collate
 from vitspeech.data.hub import imported
 from vitspeech.data.hugging_face import FILE_COLUMN, IN_MEMORY_BYTES, SPEAKER_COLUMNS, HuggingFaceData, Rows
 from vitspeech.data.module import MEMORY, STREAM, TEST
 from vitspeech.data.rows import Each, readable_files
-from vitspeech.data.utterances.batch import SpeechBatch, collate
 from vitspeech.data.utterances.recorded import RecordedData, RecordedUtterances, Recording
 from vitspeech.data.utterances.transcribed_audio import words_in
 from vitspeech.errors import InputError

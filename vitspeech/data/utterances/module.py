@@ -5,7 +5,6 @@ Shapes: B utterances, N samples.
 
 import string
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy
@@ -14,9 +13,9 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from vitspeech.data.audio.reading import SAMPLE_RATE_HZ
+from vitspeech.data.batches import SpeechBatch
 from vitspeech.data.module import DataModule, check_augment
 from vitspeech.data.utterances.augment import SequenceAugment
-from vitspeech.data.utterances.batch import SpeechBatch
 from vitspeech.data.utterances.subwords import Subwords
 from vitspeech.decoding.vocabulary import PIECES
 from vitspeech.errors import InputError, some_names
@@ -124,11 +123,6 @@ class UtteranceData(DataModule):
     def words_of(self, text: str) -> list[str]:
         """The words of a line of text as this data set has them in its transcripts."""
         return text.split()
-
-    @cached_property
-    def label_indices(self) -> dict[str, int]:
-        """The index of each label."""
-        return {label: index for index, label in enumerate(self.labels)}
 
     def encode(self, words: Sequence[str]) -> list[int]:
         """Encode a transcript as label indices of its units."""

@@ -22,13 +22,12 @@ from vitspeech.data.audio.reading import (
     check_audio,
     read_clip,
 )
-from vitspeech.data.batches import Batches, DurationBatches
+from vitspeech.data.batches import Batches, DurationBatches, SpeechBatch, collate
 from vitspeech.data.clips.noise import mixed_noise, pink_noise
 from vitspeech.data.labeled_files import check_files, known_speakers
 from vitspeech.data.module import FILES, MEMORY, TEST
 from vitspeech.data.rows import readable, readable_files
 from vitspeech.data.utterances.augment import SequenceAugment, add_noise, joined
-from vitspeech.data.utterances.batch import SpeechBatch, collate
 from vitspeech.data.utterances.module import CHARACTERS, UtteranceData
 from vitspeech.data.utterances.subwords import FEWEST, MOST, Subwords
 from vitspeech.decoding.vocabulary import PIECES, check_vocabulary

@@ -17,9 +17,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from vitspeech.data.batches import DrawnItems
+from vitspeech.data.batches import DrawnItems, SpeechBatch, collate
 from vitspeech.data.utterances.augment import SequenceAugment
-from vitspeech.data.utterances.batch import SpeechBatch, collate
 from vitspeech.data.utterances.manifest import Utterance, read_manifest, write_manifest
 from vitspeech.data.utterances.module import CHARACTERS, UtteranceData
 from vitspeech.data.utterances.word_clips import WordSource, compose

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from vitspeech.data import SymbolTasks
-from vitspeech.data.symbols.module import output_of, split_of
+from vitspeech.data.symbols import output_of, split_of
 
 TASKS = ("copy", "reverse", "sort", "add")
 

@@ -1,1 +1,0 @@
-"""Sequences of symbols in, sequences of symbols out, made on the spot."""
