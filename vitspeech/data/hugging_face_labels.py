@@ -98,7 +98,7 @@ class HuggingFaceLabels(HuggingFaceData):
         """The index of each row's label; -1 for those that are not to be learned."""
         column, of_value = rows.column(self.label_column), self.class_of_value
         if of_value == {index: index for index in range(len(self.labels))}:
-            return column.to_numpy().astype(numpy.int64, copy=False)
+            return numpy.require(column.to_numpy(), numpy.int64, ["W"])  # a copy only if it is a file's memory
         places = column.combine_chunks().dictionary_encode()
         return numpy.array([of_value[value] for value in places.dictionary.to_pylist()])[places.indices.to_numpy()]
 
