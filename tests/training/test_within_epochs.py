@@ -1,11 +1,14 @@
 """A run that stops within an epoch goes on at the next batch, and ends as one that did not stop."""
 
+import io
 from pathlib import Path
 
+import datasets
 import numpy
 import pytest
 import soundfile
 import torch
+from PIL import Image
 from running import weights
 from tiny import TINY, TINY_SEQUENCES
 
@@ -146,6 +149,24 @@ def test_other_batches_are_refused_within_an_epoch(tmp_path, monkeypatch):
     ):
         with pytest.raises(InputError, match=message):
             TrainingCLI([f"--resume={run}", option]).train()
+
+
+def test_a_stream_that_others_divide_is_refused_within_an_epoch(tmp_path, monkeypatch):
+    file, label = io.BytesIO(), datasets.ClassLabel(names=["ape", "bee"])
+    Image.new("RGB", (8, 8)).save(file, "png")
+    rows = {"image": [{"bytes": file.getvalue(), "path": None}] * 40, "label": [0, 1] * 20}
+    rows = datasets.Dataset.from_dict(rows, datasets.Features({"image": datasets.Image(), "label": label}))
+    for split in ("train", "validation", "test"):
+        rows.to_parquet(tmp_path / f"set/data/{split}-00000-of-00001.parquet")
+    data = ["--data=vitspeech.HuggingFaceImages", f"--data.path={tmp_path / 'set'}", "--data.image=32"]
+    stream = ["--data.storage=stream", "--data.epoch_items=40", "--data.batch=10", "--data.workers=0"]
+    stopped_after(2, [*TINY, *data, *stream, "--every_steps=1", f"--run={tmp_path / 'run'}"], monkeypatch)
+    for option, message in (
+        ("--data.workers=2", "was saved within an epoch with workers=1, not 2"),
+        ("--data.storage=files", "was saved within an epoch with processes=1, not None"),
+    ):
+        with pytest.raises(InputError, match=message):
+            TrainingCLI([f"--resume={tmp_path / 'run'}", option]).train()
 
 
 class Clocked:

@@ -29,7 +29,8 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 from torch import Tensor
 
-from vitspeech.data.module import DataModule
+from vitspeech.data.batches import process
+from vitspeech.data.module import STREAM, DataModule
 from vitspeech.errors import InputError, check_number
 from vitspeech.files import replacing, write_text
 from vitspeech.tasks import Task
@@ -217,7 +218,9 @@ def checkpoints(monitor: str, mode: str, *, every_minutes: float = 0, every_step
 def batches_of(data: DataModule) -> dict[str, Any]:
     """What determines the batches of an epoch, besides the items themselves."""
     named = {"seed": data.seed, "items": len(data.train), "batch": data.batch, "accumulate": data.accumulate}
-    return named | {"batch_s": getattr(data, "batch_s", None)}
+    is_stream = data.storage == STREAM
+    divided = {"processes": process()[1] if is_stream else None, "workers": data.train.workers if is_stream else None}
+    return named | {"batch_s": getattr(data, "batch_s", None)} | divided
 
 
 def progress(trainer: Trainer) -> dict[str, Any]:
