@@ -96,7 +96,7 @@ class Files(Sequence):
         content = chunk.field("bytes")[row]
         if path is not None and not content.is_valid and self.has_paths:  # a path of a table could lead anywhere
             return Path(path)
-        unembedded = " without its bytes" * bool(path and not content.is_valid)  # as `Dataset.to_parquet` writes it
+        unembedded = ", without its bytes" * bool(path and not content.is_valid)  # as `Dataset.to_parquet` writes it
         name = f"{self.rows.name}: row {place}{unembedded}" + f", {path}" * bool(path)
         return Content(content.as_buffer() or pyarrow.py_buffer(b""), name)
 
