@@ -94,7 +94,7 @@ class Spotting(Classification):
         data, epochs, epoch = self.trainer.datamodule, self.trainer.max_epochs or 0, self.trainer.current_epoch
         if isinstance(data, Keywords) and epoch and 4 * epoch // epochs > 4 * (epoch - 1) // epochs:
             self.network.eval()
-            data.mine(self.network.forward_frames, epoch)
+            data.mine(lambda sound: self.network.forward_frames(sound.to(self.device)).cpu(), epoch)
             self.network.train()
 
     def clip_logits(self, clips: Tensor) -> Tensor:
