@@ -258,3 +258,33 @@ def test_an_error_in_a_csv_is_reported_with_file_and_line(tmp_path, name, conten
     ) as caught:
         made(tmp_path)
     assert str(caught.value).startswith(f"{file}: ") and "\n" not in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore:too few for each split")  # by speaker
+@pytest.mark.parametrize("name", ["{number}.wav", "p{number}_nohash_0.wav"])
+@pytest.mark.parametrize(("lamps", "held_out"), [(19, 0), (20, 1)])
+def test_keywords_of_few_recordings_have_none_in_the_test(tmp_path, name, lamps, held_out):
+    for word, count in (("hey_lamp", lamps), ("door", 10), ("other", 60)):
+        (tmp_path / word).mkdir()
+        for number in range(count):
+            (tmp_path / word / name.format(number=number)).touch()
+    plain, splits = word_recordings(tmp_path), word_recordings(tmp_path, ["hey lamp", "door"])
+    tested = Counter(item.label for item in splits["test"])
+    assert tested["other"] == Counter(item.label for item in plain["test"])["other"] > 0
+    assert (tested["hey lamp"] + tested["door"] >= held_out) and (held_out or tested.keys() == {"other"})
+    assert sum(map(len, splits.values())) == lamps + 70 and len({item.file for item in splits["train"]}) == len(
+        splits["train"]
+    )
+    assert len(splits["validation"]) == len(plain["validation"])
+    if not held_out:
+        with pytest.warns(UserWarning, match="fewer than 20 recordings of each word: the test has none of them"):
+            warn_of_words(splits, ["hey lamp", "door"])
+
+
+def test_a_test_without_a_word_is_named_if_there_are_many_or_it_is_the_users(tmp_path):
+    for split in ("train", "validation", "test"):
+        for word in ("lamp", "door")[: 1 if split == "test" else 2]:
+            (tmp_path / split / word).mkdir(parents=True)
+            (tmp_path / split / word / f"{split}.wav").touch()
+    with pytest.warns(UserWarning, match="test has none of door"):
+        warn_of_words(word_recordings(tmp_path, ["lamp", "door"]), ["lamp", "door"])

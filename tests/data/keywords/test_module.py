@@ -57,19 +57,6 @@ def keywords(root, **arguments):
     return Keywords(["go", "stop"], str(root), **arguments)
 
 
-def test_few_recordings_of_a_word_are_all_learned_but_for_validation(root, monkeypatch):
-    monkeypatch.setattr("vitspeech.data.clips.folder.FEW", 16)
-    few = keywords(root, others=10).splits
-    assert {split: sum(item.label == "go" for item in items) for split, items in few.items()} == {
-        "train": 13,
-        "validation": 2,
-        "test": 0,
-    }
-    assert sum(item.label == "cat" for item in few["test"]) == 3  # no keyword
-    monkeypatch.setattr("vitspeech.data.clips.folder.FEW", 15)
-    assert sum(item.label == "go" for item in keywords(root).splits["test"]) == 3
-
-
 def test_the_words_heard_as_unknown_are_those_of_the_recordings_in_training(root):
     assert keywords(root, others=10).heard_words == ["cat", "dog"]
     assert keywords(root, others=10, held_out_words=["dog"]).heard_words == ["cat"]

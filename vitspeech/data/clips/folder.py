@@ -101,7 +101,7 @@ def word_recordings(root: Path, words: Sequence[str] = (), others: Sequence[str]
 
     Training recordings are held out for a split without a source; in Speech Commands these are the official splits.
     A label that is one of the `words` or `others` but for underscores in place of spaces is that one: `smart_mirror`.
-    Of one of the `words` with fewer than `FEW` recordings, none are held out for the test.
+    If each of the `words` has fewer than `FEW` recordings, none of them are held out for the test.
     """
     sources, known = word_sources(root), {with_spaces(word): word for word in (*words, *others)}
 
@@ -110,12 +110,16 @@ def word_recordings(root: Path, words: Sequence[str] = (), others: Sequence[str]
             yield replace(item, label=known.get(with_spaces(item.label), item.label))
 
     splits = labeled_splits(sources, listed)
-    if "test" not in sources:
-        counts = Counter(item.label for items in splits.values() for item in items)
-        few = {word for word in words if counts[word] < FEW}
-        splits["train"] = [*splits["train"], *(item for item in splits["test"] if item.label in few)]
-        splits["test"] = [item for item in splits["test"] if item.label not in few]
+    if "test" not in sources and are_few(splits, words):
+        splits["train"] = [*splits["train"], *(item for item in splits["test"] if item.label in words)]
+        splits["test"] = [item for item in splits["test"] if item.label not in words]
     return splits
+
+
+def are_few(splits: dict[str, list[LabeledFile]], words: Sequence[str]) -> bool:
+    """Whether each of the words has fewer than `FEW` recordings, and one has some."""
+    counts = Counter(item.label for items in splits.values() for item in items if item.label in words)
+    return 0 < max(counts.values(), default=0) < FEW
 
 
 def with_spaces(label: str) -> str:
@@ -149,5 +153,12 @@ def warn_of_words(splits: dict[str, list[LabeledFile]], words: Sequence[str]) ->
             raise InputError(f"{found[label]}: {label!r} is not {word!r}; give both the same capital letters")
     if none := [word for word in words if word not in found]:
         warnings.warn(f"no recordings of {some_names(none)}; only synthesized clips of it are learned", stacklevel=2)
-    checked = {split: items for split, items in splits.items() if split != "test"}  # see `word_recordings`
-    warn_of_few(checked, [word for word in words if word in found])
+    named = [word for word in words if word in found]
+    if are_few(splits, words) and not any(item.label in words for item in splits["test"]):
+        warnings.warn(
+            f"fewer than {FEW} recordings of each word: the test has none of them, and does not say how often people "
+            "are missed; vitspeech spot does, on further recordings",
+            stacklevel=2,
+        )
+        splits = {split: items for split, items in splits.items() if split != "test"}
+    warn_of_few(splits, named)

@@ -57,7 +57,7 @@ class Keywords(WaveformData):
     - `speech_cuts`: cuts of continuous speech where its transcript has no keyword, new in every batch.
 
     Clips of `silence` are new in every batch, as in `SpeechCommands`, from zeros to loud noise. The recordings are laid
-    out and split as `AudioFolder` describes, but of a keyword with fewer than 20 recordings none are held out for the
+    out and split as `AudioFolder` describes, but if each keyword has fewer than 20 recordings, none are held out for the
     test. The folder of Speech Commands has its official splits. A phrase may have underscores in the name of its
     folder. Recordings longer than a clip are cut with the word in the middle. If a word
     has fewer recordings than synthesized clips, they are repeated until they are as many, each time augmented anew;
