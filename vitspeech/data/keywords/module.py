@@ -57,10 +57,10 @@ class Keywords(WaveformData):
     - `speech_cuts`: cuts of continuous speech where its transcript has no keyword, new in every batch.
 
     Clips of `silence` are new in every batch, as in `SpeechCommands`, from zeros to loud noise. The recordings are laid
-    out and split as `AudioFolder` describes, but if each keyword has fewer than 20 recordings, none are held out for the
-    test. The folder of Speech Commands has its official splits. A phrase may have underscores in the name of its
-    folder. Recordings longer than a clip are cut with the word in the middle. If a word
-    has fewer recordings than synthesized clips, they are repeated until they are as many, each time augmented anew;
+    out and split as `AudioFolder` describes, but none are held out for the test if each keyword has fewer than 20. The
+    folder of Speech Commands has its official splits. A phrase may have underscores in the name of its folder.
+    Recordings longer than a clip are cut with the word in the middle. If a word has fewer recordings than synthesized
+    clips, they are repeated until they are as many, each time augmented anew;
     otherwise a human voice would mean `unknown`, which is learned from human speech. Speech is split by speaker, and
     only training speakers are heard. Validation and test have the recordings of keywords and of other words, and noise.
     This is outlier exposure (Hendrycks et al. 2019, arXiv:1812.04606).
