@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 
 import pytest
@@ -143,3 +144,13 @@ def test_the_released_models_run_with_torch_numpy_safetensors_pyyaml_soundfile_a
 def test_a_library_that_a_network_needs_is_named_if_it_is_missing(refused):
     result = run(RUN_WITHOUT % "import vitspeech; vitspeech.TimmModel(3, 'resnet10t')", refused)
     assert result.stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'timm'"
+
+
+def test_the_package_is_imported_from_a_zip_file(tmp_path):
+    archive = tmp_path / "packages.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for name in ("__init__.py", "__init__.pyi", "lazy_names.py", "errors.py"):
+            file.write(ROOT / "vitspeech" / name, f"vitspeech/{name}")
+    code = f"import sys; sys.path.insert(0, {str(archive)!r}); import vitspeech; print(vitspeech.InputError.__module__)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert result.stdout == "vitspeech.errors\n"

@@ -19,7 +19,8 @@ def on_first_use(
     another library, `elsewhere`.
     """
     attributes = vars(sys.modules[package])
-    stub = Path(attributes["__file__"]).with_suffix(".pyi").read_text("utf-8")
+    path = str(Path(attributes["__file__"]).with_suffix(".pyi"))
+    stub = attributes["__spec__"].loader.get_data(path).decode().replace("\r\n", "\n")  # may be in a zip file
     imports = re.findall(r"^from (\S+) import (\([^)]*\)|.*)$", stub, re.MULTILINE)
     module_of = {name: module for module, names in imports for name in re.findall(r"(\w+) as ", names)}
 

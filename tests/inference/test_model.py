@@ -397,6 +397,21 @@ def test_half_precision_is_kept_only_with_the_card(tmp_path):
 def test_bytes_of_a_microphone_are_refused_with_what_makes_samples_of_them(spotter):
     with pytest.raises(InputError, match=r"^bytes are not samples; numpy.frombuffer\(…, numpy.int16\)"):
         spotter.stream().push(b"\0\0")
+    for value, message in ((["a", "b"], "list of str: not samples"), ("a", "str: not samples")):
+        with pytest.raises(InputError, match=f"^{message}$"):
+            spotter.stream().push(value)
+
+
+def test_an_error_within_a_property_of_a_model_is_its_own(classifier):
+    class Own(type(classifier)):
+        @property
+        def mine(self):
+            return [].nowhere
+
+    model = Own.__new__(Own)
+    vars(model).update(vars(classifier))
+    with pytest.raises(AttributeError, match=r"^'list' object has no attribute 'nowhere'$"):
+        model.mine  # noqa: B018
 
 
 def test_an_attribute_that_a_model_has_not_is_answered_with_where_it_is(classifier):

@@ -162,11 +162,24 @@ def test_a_stream_that_others_divide_is_refused_within_an_epoch(tmp_path, monkey
     stream = ["--data.storage=stream", "--data.epoch_items=40", "--data.batch=10", "--data.workers=0"]
     stopped_after(2, [*TINY, *data, *stream, "--every_steps=1", f"--run={tmp_path / 'run'}"], monkeypatch)
     for option, message in (
-        ("--data.workers=2", "was saved within an epoch with workers=1, not 2"),
-        ("--data.storage=files", "was saved within an epoch with processes=1, not None"),
+        ("--data.workers=2", "was saved within an epoch with workers=0, not 2"),
+        ("--data.storage=files", "was saved within an epoch with storage=stream, not files"),
     ):
         with pytest.raises(InputError, match=message):
             TrainingCLI([f"--resume={tmp_path / 'run'}", option]).train()
+    TrainingCLI([f"--resume={tmp_path / 'run'}", "--data.workers=1"]).train()  # one part, as without workers
+
+
+def test_a_checkpoint_that_does_not_say_how_a_stream_was_divided_is_resumed(tmp_path, monkeypatch):
+    alone, stopped = tmp_path / "alone", tmp_path / "stopped"
+    TrainingCLI([*RUN, f"--run={alone}"]).train()
+    stopped_after(2, [*RUN, f"--run={stopped}"], monkeypatch)
+    checkpoint = torch.load(stopped / "last.ckpt", weights_only=True)
+    for name in ("storage", "processes", "workers"):
+        del checkpoint["progress"][name]
+    torch.save(checkpoint, stopped / "last.ckpt")
+    TrainingCLI([f"--resume={stopped}"]).train()
+    same_end(alone, stopped)
 
 
 class Clocked:

@@ -217,7 +217,7 @@ def use(model: Model, repository: str | None) -> str:
     elif model.task in TRANSCRIBING:
         call, command = 'list(vitspeech.transcribe(model, ["talk.wav"]))', f"vitspeech transcribe {name} talk.wav"
     else:
-        file = "picture.jpg" if "image" in model.preprocessing else "word.wav"
+        file = "image.jpg" if "image" in model.preprocessing else "word.wav"
         call, command = f'list(vitspeech.predict(model, ["{file}"]))', f"vitspeech predict {name} {file}"
     lines = ["import vitspeech", "", f'model = vitspeech.load("{name}")', f"print({call})"]
     streams = model.card.get("delay_ms") is not None

@@ -149,7 +149,8 @@ def quantize(graph: "ModelProto", spec: ExportSpec, data: LightningDataModule) -
     linear = [node.name + "_MatMul" * (node.op_type == "Gemm") for node in weighted if node.op_type in LINEAR]
     convolutions = [node.name for node in weighted if node.op_type == "Conv"]
     is_linear = len(linear) > 1 or not convolutions  # of a network of convolutions the head alone is not worth it
-    nodes = linear if is_linear else convolutions[not front :]  # without a front end, the first reads the pixels
+    inner = convolutions if front else convolutions[1:]  # without a front end, the first reads the pixels
+    nodes = linear if is_linear else inner
     options = {"per_channel": True, "nodes_to_quantize": nodes}
     if not nodes:
         raise InputError("--int8: the network has neither linear layers nor convolutions to quantize")

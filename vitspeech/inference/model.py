@@ -48,6 +48,8 @@ class Model(released.Model):
 
     def __getattr__(self, name: str) -> Any:
         """Say who has an attribute that a model has not."""
+        if hasattr(type(self), name):  # a property that raised this error, which it raises again
+            return object.__getattribute__(self, name)
         hint = (
             f"; model.network.{name} is there" if hasattr(vars(self).get("network"), name) else nearest(name, dir(self))
         )

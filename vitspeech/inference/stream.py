@@ -120,7 +120,8 @@ class Listener:
 
     Within `with`, the end of the block discards what is left of a recording.
 
-    A subclass has the `AudioStream` as `stream`, and `restart`, `push` and `flush`; the last two return words.
+    A subclass has the `AudioStream` as `stream`, and `restart`, `push` and `flush`. The last two return words, or in
+    `TranscriptStream`, which has its own `words`, the transcript.
     """
 
     stream: AudioStream
@@ -205,9 +206,10 @@ def to_samples(samples: Tensor | numpy.ndarray) -> Tensor:
     if not isinstance(samples, Tensor):
         array = numpy.asarray(samples)
         if array.dtype.kind in "SVUO":
-            raise InputError(
-                f"{type(samples).__name__} are not samples; numpy.frombuffer(…, numpy.int16) makes them of bytes"
-            )
+            if isinstance(samples, bytes):
+                raise InputError("bytes are not samples; numpy.frombuffer(…, numpy.int16) makes them of bytes")
+            item = f" of {type(array.item(0)).__name__}" if array.ndim and array.size else ""
+            raise InputError(f"{type(samples).__name__}{item}: not samples")
         dtype = array.dtype.newbyteorder("=")
         if dtype.kind == "f":  # PyTorch has no longdouble
             dtype = min(dtype, numpy.dtype(numpy.float64), key=lambda one: one.itemsize)

@@ -3,8 +3,8 @@
 Shapes: B batch, C channels, N image side, T tokens, D model width, W features before the head.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -91,10 +91,13 @@ class ViT(Classifier):
 
     def forward_intermediates(
         self,
-        *arguments: Any,
+        inputs: Tensor,
+        indices: int | Iterable[int] | None = None,
+        *,
+        norm: bool = False,
+        stop_early: bool = False,
         output_fmt: Literal["NCHW", "NLC"] = "NCHW",
         intermediates_only: bool = False,
-        **options: Any,
     ) -> tuple[Tensor, list[Tensor]] | list[Tensor]:
         """The features, and the outputs of blocks on the way, without the class token; arguments as in `Classifier`.
 
@@ -103,7 +106,7 @@ class ViT(Classifier):
             or, for `NLC`, tokens (B, rows · columns, D)
         """
         named(("NCHW", "NLC"), "output_fmt", output_fmt)
-        features, found = super().forward_intermediates(*arguments, **options)
+        features, found = super().forward_intermediates(inputs, indices, norm=norm, stop_early=stop_early)
         grid = self.patches.grid
         found = [tokens[:, -(grid**2) :] for tokens in found]
         if output_fmt == "NCHW":

@@ -183,8 +183,7 @@ def measure_state(
     """The fields of one model in one state, and its network; options as in `iterate_fields`."""
     inputs = subject.inputs(raw, size)
     network = subject.network(trained=trained, size=size, sample=inputs)
-    # a note if residual branches were switched on
-    zero_init = None if trained else switch_on_branches(network, inputs, subject.source)
+    zero_init = None if trained else switch_on_branches(network, inputs, subject.source)  # a note if it did
     if subject.takes_audio:
         find_module(network, subject.source.name)  # a network of one's own may have no such front end
     layers = plan.layers_of(subject, network, inputs)

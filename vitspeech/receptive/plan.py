@@ -100,4 +100,4 @@ def plan_within(minutes: float, subjects: Sequence[Subject], sample: Sample, pla
 
 def time_text(minutes: float) -> str:
     """A time in minutes, or in seconds if it is shorter."""
-    return f"{minutes:.3g} minutes" if minutes >= 1 else f"{60 * minutes:.2g} s"
+    return f"{minutes:.0f} min" if 60 * minutes >= 59.5 else f"{60 * minutes:.2g} s"

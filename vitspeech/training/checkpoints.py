@@ -38,6 +38,7 @@ from vitspeech.tasks.optimizer import parameter_groups
 
 METRICS, LAST, PREVIOUS, BEST = "metrics.csv", "last.ckpt", "previous.ckpt", "best.ckpt"
 FIRST = ["epoch", "step"]  # the first columns; the others follow in alphabetical order
+OF_STREAMS = ("storage", "processes", "workers")  # determine the batches of streams alone
 ASK_EVERY = 20  # optimizer steps after which several processes agree on the time, for which they wait for each other
 
 
@@ -217,10 +218,9 @@ def checkpoints(monitor: str, mode: str, *, every_minutes: float = 0, every_step
 
 def batches_of(data: DataModule) -> dict[str, Any]:
     """What determines the batches of an epoch, besides the items themselves."""
-    named = {"seed": data.seed, "items": len(data.train), "batch": data.batch, "accumulate": data.accumulate}
-    is_stream = data.storage == STREAM
-    divided = {"processes": process()[1] if is_stream else None, "workers": data.train.workers if is_stream else None}
-    return named | {"batch_s": getattr(data, "batch_s", None)} | divided
+    named = {"seed": data.seed, "storage": data.storage, "items": len(data.train), "batch": data.batch}
+    named |= {"accumulate": data.accumulate, "batch_s": getattr(data, "batch_s", None)}
+    return named | {"processes": process()[1], "workers": data.workers}
 
 
 def progress(trainer: Trainer) -> dict[str, Any]:
@@ -238,6 +238,8 @@ def check_same_run(checkpoint: Mapping[str, Any], task: Task, data: DataModule) 
     """
     batches = batches_of(data)
     try:
+        if STREAM not in (data.storage, checkpoint["progress"].get("storage")):
+            batches = {name: value for name, value in batches.items() if name not in OF_STREAMS}
         read_metrics(checkpoint["metrics"])
         saved = {name: checkpoint["progress"][name] for name in ("batches", *batches)}
         optimizers = checkpoint["optimizer_states"]
@@ -246,7 +248,8 @@ def check_same_run(checkpoint: Mapping[str, Any], task: Task, data: DataModule) 
     for name, value in batches.items():
         if name == "seed" and saved[name] != value:
             raise InputError(f"was saved with seed_everything={saved[name]}, not {value}")
-        if saved["batches"] and saved[name] != value:
+        is_one_part = name == "workers" and max(value, saved[name]) <= 1  # a stream without workers is one part, too
+        if saved["batches"] and saved[name] != value and not is_one_part:
             where = f"within an epoch with {name}={saved[name]}, not {value}"
             raise InputError(f"was saved {where}: the rest of the epoch would be different items")
     if type(task).configure_optimizers is not Task.configure_optimizers:

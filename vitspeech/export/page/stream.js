@@ -1,4 +1,4 @@
-// Drives the graph of a stream: samples of any number in, what each step computed out. As `steps` in vitspeech/export/stream/spec.py.
+// Drives the graph of a stream: samples of any number in, what each step computed out. As `steps` in vitspeech/export/stream_step.py.
 
 export class Stream {
   /** `run(feeds) -> {outputs, ms}` computes one step. */

@@ -52,7 +52,7 @@ def read_picture(path: str | Path, side: int) -> numpy.ndarray:
 def main() -> None:
     """Print the three most probable labels of each image."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="+", metavar="PICTURE", help="BMP, GIF, JPEG, PNG, PPM, TIFF or WebP, any size")
+    parser.add_argument("files", nargs="+", metavar="IMAGE", help="BMP, GIF, JPEG, PNG, PPM, TIFF or WebP, any size")
     files, model = parser.parse_args().files, Model()
     for path, pixels in read_each(files, lambda path: read_picture(path, model.side)):
         (probabilities,) = model(pixels[None])
