@@ -41,6 +41,18 @@ def test_tokens_of_a_padded_utterance_are_those_of_the_utterance_alone(positions
         assert (row[:count] - alone[0]).abs().max() < 1e-12
 
 
+@pytest.mark.parametrize(("stem", "stride"), [("convolutional", 1), ("convolutional", 4), ("stacked", 5)])
+@torch.no_grad()
+def test_tokens_are_counted_as_windows_that_fit(stem, stride):
+    network = encoder(stem=stem, stride=stride)
+    reach = 7 if stem == "convolutional" else stride
+    window, hop = 400 + 160 * (reach - 1), 160 * stride
+    lengths = torch.tensor([window, window + hop - 1, window + hop, 9999, 12_345])
+    _, padding = network.encode(waveforms(), lengths)
+    expected = [sum(start + window <= length for start in range(0, length, hop)) for length in lengths.tolist()]
+    assert padding.sum(1).tolist() == expected and padding.shape[1] == max(expected)
+
+
 @torch.no_grad()
 def test_all_of_each_row_is_taken_where_no_lengths_are_given():
     network, given = encoder(), waveforms(8001)

@@ -95,6 +95,24 @@ def test_rejection_needs_the_labels_unknown_and_silence(clips):
     task(network(), rejection=3).bind_labels(SimpleNamespace(labels=["yes", "no", "unknown", "silence"]))
 
 
+def test_hard_negatives_are_found_on_the_device_of_the_network(monkeypatch):
+    net, heard = network(), []
+
+    def forward_frames(sound):
+        heard.append((sound.device.type, net.training))
+        return SimpleNamespace(cpu=lambda: "logits on the host")
+
+    def mine(data, network, epoch):
+        heard.append((network(torch.zeros(2, SAMPLES)), epoch))
+
+    monkeypatch.setattr(net, "forward_frames", forward_frames)
+    monkeypatch.setattr(Keywords, "mine", mine)
+    training = task(net).to("meta").train()
+    training.trainer = SimpleNamespace(datamodule=Keywords.__new__(Keywords), max_epochs=4, current_epoch=2)
+    training.on_train_epoch_start()
+    assert heard == [("meta", False), ("logits on the host", 2)] and net.training
+
+
 def test_a_folder_that_is_gone_does_not_end_a_finished_training(monkeypatch, tmp_path):
     def gone(*_arguments, **_options):
         raise FileNotFoundError("speech: no such folder")

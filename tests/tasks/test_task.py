@@ -80,6 +80,30 @@ def test_what_is_not_a_task_or_not_trusted_is_refused():
         find_task("mine.Task")
 
 
+def test_the_best_checkpoint_is_that_of_accuracy_or_error_rate():
+    assert {task.__name__: (task.monitor, task.mode) for task in TASKS} == {
+        "Classification": ("val_accuracy", "max"),
+        "Labeling": ("val_accuracy", "max"),
+        "Recognition": ("val_error_rate", "min"),
+        "Transcription": ("val_error_rate", "min"),
+        "JointRecognition": ("val_error_rate", "min"),
+        "Spotting": ("val_accuracy", "max"),
+        "MaskedPrediction": ("val_loss", "min"),
+    }
+
+
+def test_the_size_of_the_head_follows_from_the_labels():
+    assert [task.network_sizes(["a", "b", "c"]) for task in TASKS] == [
+        {"classes": 3, "units": 3},
+        {"classes": 4},  # the words and "none"
+        {"classes": 3, "units": 3},
+        {"classes": 3, "units": 3},
+        {"classes": 3, "units": 3},
+        {"classes": 3, "units": 3},
+        {"classes": 3, "units": 3},
+    ]
+
+
 @pytest.mark.parametrize("items", ["images", "clips", "birds", "utterances"])
 @pytest.mark.parametrize("task", [task for task in TASKS if task is not MaskedPrediction])
 def test_utterances_and_single_labels_need_different_tasks(task, items):

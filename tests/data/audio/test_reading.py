@@ -1,5 +1,6 @@
 """Reading recordings: any rate, channels and coding in, int16 of one channel out; broken files named."""
 
+import io
 import os
 import re
 import warnings
@@ -9,7 +10,15 @@ import pytest
 import soundfile
 import torch
 
-from vitspeech.data.audio.reading import AudioParts, check_audio, fit_length, read_audio, read_clip, read_clips
+from vitspeech.data.audio.reading import (
+    AudioParts,
+    check_audio,
+    fit_length,
+    plain_samples,
+    read_audio,
+    read_clip,
+    read_clips,
+)
 
 NOISE = numpy.random.default_rng(0).integers(-9000, 9000, 4801, dtype=numpy.int16)
 
@@ -39,6 +48,58 @@ def test_sixteen_bits_are_read_as_they_are(tmp_path, name, subtype):
     read = read_audio(written(tmp_path / name, subtype=subtype))
     assert read.dtype == torch.int16 and read.tolist() == NOISE.tolist()
     read.zero_()  # memory of its own, that may be written
+
+
+def wav(samples=NOISE, rate_hz=16_000, **kind):
+    return written(io.BytesIO(), samples, rate_hz, format="WAV", **kind).getvalue()
+
+
+PLAIN = wav()
+WITH_COMMENT = PLAIN[:36] + b"LIST\4\0\0\0INFO" + PLAIN[36:]  # before the samples
+WITH_COMMENT = WITH_COMMENT[:4] + (len(WITH_COMMENT) - 8).to_bytes(4, "little") + WITH_COMMENT[8:]
+
+
+@pytest.mark.parametrize(
+    ("content", "is_plain"),
+    [
+        (PLAIN, True),
+        (wav(NOISE[:1]), True),
+        (PLAIN + b"\0", False),
+        (PLAIN + b"\1" * 8, False),
+        (WITH_COMMENT, False),
+        (wav(subtype="PCM_U8"), False),
+        (wav(numpy.stack((NOISE // 2 * 2, 0 * NOISE), 1)), False),
+        (wav(rate_hz=8000), False),
+    ],
+    ids=["plain", "one sample", "a byte follows", "bytes follow", "a chunk before", "8 bits", "stereo", "8 kHz"],
+)
+def test_plain_files_are_recognized_and_read_as_libsndfile_reads_them(tmp_path, content, is_plain):
+    file = tmp_path / "a.wav"
+    file.write_bytes(content)
+    expected, rate_hz = soundfile.read(file, dtype="int16", always_2d=True)
+    plain = plain_samples(file)
+    assert (plain is not None) == is_plain
+    assert plain is None or numpy.array_equal(plain[:, None], expected)
+    assert read_audio(file, rate_hz).tolist() == expected.mean(1).tolist()
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "reason"),
+    [
+        (PLAIN[:-1], "a.wav", "truncated"),
+        (PLAIN[:-1000], "a.wav", "truncated"),
+        (PLAIN[:44], "a.wav", "truncated"),
+        (wav(NOISE[:0]), "a.wav", "no samples"),
+        (b"", "a.wav", "empty"),
+        (PLAIN, "a.raw", "samples without a header"),
+        (PLAIN, "A.RAW", "samples without a header"),
+    ],
+)
+@pytest.mark.parametrize("reader", [read_audio, check_audio])
+def test_files_that_are_nearly_plain_are_refused(tmp_path, content, name, reason, reader):
+    (tmp_path / name).write_bytes(content)
+    assert plain_samples(tmp_path / name) is None
+    refused(tmp_path / name, reason, reader)
 
 
 @pytest.mark.parametrize(

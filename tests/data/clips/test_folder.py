@@ -122,6 +122,19 @@ def test_unusable_noise_is_reported_before_training(tmp_path):
         made(tmp_path)
 
 
+def test_broken_recordings_of_all_splits_are_named_at_once(tmp_path):
+    for split in ("train", "validation", "test"):
+        fill(tmp_path / split, {"no": 5, "yes": 4})
+    broken = [tmp_path / "train/no/3.wav", tmp_path / "train/yes/0.wav", tmp_path / "test/no/1.wav"]
+    for file in broken:
+        file.write_bytes(file.read_bytes()[:999])
+    with pytest.raises(InputError, match=r"2 of 9 files of train .* 1 of 9 files of test") as caught:
+        made(tmp_path)
+    assert all(f"{file}: truncated" in str(caught.value) for file in broken) and "\n" not in str(caught.value)
+    with pytest.warns(UserWarning, match="are left out"):
+        assert sizes(made(tmp_path, broken=0.3)) == (7, 9, 8)
+
+
 def test_a_wrong_folder_is_reported_with_the_reason(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere: no such folder"):
         _ = AudioFolder(str(tmp_path / "nowhere")).labels

@@ -104,8 +104,10 @@ def wav_head(samples: int) -> bytes:
 def plain_samples(path: Path | Content) -> Tensor | None:
     """The samples of a WAV file that is `wav_head` and up to a minute of samples, int16 (N,); of others `None`.
 
-    Most recordings are such files, and libsndfile takes several times as long.
+    Most recordings are such files, and libsndfile takes several times as long. `AudioFile` refuses files named .raw.
     """
+    if path.suffix.lower() == ".raw":
+        return None
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
         count = int.from_bytes(head[-4:], "little") // 2
