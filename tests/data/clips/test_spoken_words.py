@@ -9,13 +9,17 @@ import torch
 
 from vitspeech.data.audio.synthesis import voices_of
 from vitspeech.data.audio.vocabulary import SPLITS, further_words, vocabulary
+from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.clips.spoken_words import SpokenVocabulary, SpokenWords
-
-pytest.importorskip("espeakng_loader", reason="synthesized speech needs the extra `spoken`")
 
 
 @pytest.fixture(scope="module")
-def validation():
+def espeak():
+    pytest.importorskip("espeakng_loader", reason="synthesized speech needs the extra `spoken`")
+
+
+@pytest.fixture(scope="module")
+def validation(espeak):
     return SpokenWords(["go", "stop", "seven"], count=300).read("validation")
 
 
@@ -58,7 +62,7 @@ def test_what_makes_no_set_is_refused(arguments, message):
 
 
 @pytest.fixture(scope="module")
-def word_clips():
+def word_clips(espeak):
     data = SpokenWords(["go", "stop", "seven"], count=55, unknown=0.5, silence=0.5)
     return {split: data.word_clips(split) for split in ("train", "validation", "test")}
 
@@ -78,18 +82,26 @@ def test_a_word_clips_speaker_is_its_voice_and_no_throat_is_in_two_splits(word_c
     assert sum(map(len, throats)) == len(set.union(*throats))
 
 
-def test_word_clips_say_the_words_that_they_name():
+def test_word_clips_say_the_words_that_they_name(espeak):
     # A word of five syllables lasts longer than one of one, whoever says it.
     clips = SpokenWords(["go", "extraordinary"], count=53).word_clips("train")
     lasts = {word: [len(clip.samples) for clip in clips if clip.word == word] for word in ("go", "extraordinary")}
     assert min(lasts["extraordinary"]) > max(lasts["go"])
 
 
+def test_each_split_has_its_own_part_of_the_noise():
+    parts = [SpokenWords().backgrounds(split) for split in ("train", "validation", "test")]
+    assert [len(found["hiss"]) for found in parts] == [128_000, 16_000, 16_000] and {len(found) for found in parts} == {
+        1
+    }
+    assert torch.equal(torch.cat([found["hiss"] for found in parts]), pink_noise(16_000))
+
+
 COUNT = 1130  # training says 130 of its words twice; validation and test say 13 of theirs twice
 
 
 @pytest.fixture(scope="module")
-def clips():
+def clips(espeak):
     return {split: SpokenVocabulary(COUNT).word_clips(split) for split in SPLITS}
 
 
