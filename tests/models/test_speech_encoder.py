@@ -62,6 +62,15 @@ def test_all_of_each_row_is_taken_where_no_lengths_are_given():
     assert (encoded - whole).abs().max() < 1e-12
 
 
+def test_attention_is_limited_to_the_context():
+    network = encoder(left=3, right=[2, 0])
+    given = waveforms()
+    before = network.encode(given)[0]
+    given[:, 12_400:] += 1.0  # the last token alone sees these
+    changed = (network.encode(given)[0] != before).any(-1).any(0)
+    assert changed.shape == (25,) and changed.nonzero().flatten().tolist() == [22, 23, 24]
+
+
 @pytest.mark.parametrize(("lengths", "named"), [([5000, 1360, 1359, 2000, 4000], 2), ([5000, 2000, 1999, 2000, 0], 4)])
 def test_an_utterance_too_short_for_a_token_is_named(lengths, named):
     message = rf"utterance {named} of the batch, of {lengths[named]} samples is below the 1360 of one token"

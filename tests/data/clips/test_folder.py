@@ -221,6 +221,18 @@ def test_csv_files_say_who_is_in_which_split_and_folders_nothing(tmp_path, valid
     assert values(data, "test") == [1001, 2001] and data.read("test").labels.tolist() == [1, 0]
 
 
+def test_recordings_keep_their_splits_when_others_are_added(tmp_path):
+    root = fill(tmp_path, {"no": 20, "yes": 30})
+    data = made(root)
+    before = data.item_names()
+    assert all((data.item_root / name).is_file() for names in before.values() for name in names)
+    write(root / "no" / "000.wav", 5000)
+    fill(root, {"aloe": 4})
+    after = made(root).item_names()
+    assert sum(len(set(before[split]) - set(after[split])) for split in before) <= 2
+    assert sum(map(len, after.values())) == 55
+
+
 @pytest.mark.parametrize("column", [True, False])
 def test_speakers_stay_together_in_a_column_or_in_file_names(tmp_path, column):
     speakers = [f"{speaker:08x}" for speaker in range(12)]
