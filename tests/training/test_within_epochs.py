@@ -99,7 +99,7 @@ def mining(tmp_path, monkeypatch):
     generator = numpy.random.default_rng(0)
     for word in ("go", "stop"):
         (tmp_path / "words" / word).mkdir(parents=True)
-        for number in range(12):
+        for number in range(20):
             clip = generator.normal(0, 3000, 16_000).astype(numpy.int16)
             soundfile.write(tmp_path / "words" / word / f"{number}.wav", clip, 16_000)
     (tmp_path / "words" / "_speech_").mkdir()

@@ -92,8 +92,6 @@ def run_in_batches(
     Raises:
         InputError: If `batch` is below 1, or the file at the position `after` is another one now.
     """
-    from tqdm import tqdm
-
     check_number("batch", batch, 1)
     found, done = (skipped(iter(files), after), after.count) if after else (iter(files), 0)
     waiting: deque[tuple[Input, Future[Read]]] = deque()
@@ -108,8 +106,11 @@ def run_in_batches(
     with ExitStack() as closing:
         closing.callback(readers.shutdown, cancel_futures=True)
         more = fill()
-        is_shown = progress and (more or len(waiting) > batch)
-        bar = closing.enter_context(tqdm(desc="files", initial=done, leave=False, disable=not is_shown))
+        bar = None
+        if progress and (more or len(waiting) > batch):
+            from tqdm import tqdm
+
+            bar = closing.enter_context(tqdm(desc="files", initial=done, leave=False))
         while waiting:
             taken = [waiting.popleft() for _ in range(min(batch, len(waiting)))]
             inputs, errors = {}, {}
@@ -122,7 +123,7 @@ def run_in_batches(
                     errors[index] = error
             more = more and fill()
             done += len(taken)
-            if bar.total is None and not more:
+            if bar is not None and bar.total is None and not more:
                 bar.total = done + len(waiting)
                 bar.refresh()
             good = [taken[index][0] for index in inputs]
@@ -135,7 +136,8 @@ def run_in_batches(
                     raise result
                 else:
                     on_error(file, result)
-            bar.update(len(taken))
+            if bar is not None:
+                bar.update(len(taken))
 
 
 def skipped(files: Iterator[Input], after: Position) -> Iterator[Input]:
