@@ -63,6 +63,16 @@ TASKS = {
     "1–7 words, start and end": LABELS,
     "read books": READING,
 }
+DETAILS = {  # pages of docs/
+    "CIFAR-10": "results/images.md",
+    "12 words": "results/speech.md",
+    "12 words among others": "results/keywords.md",
+    "two phrases among others": "results/keywords.md#wake-words",
+    "sentences of nine speakers": "results/keywords.md#from-few-recordings",
+    "1–7 words": "results/sequences.md",
+    "1–7 words, start and end": "results/sequences.md#one-label-per-frame",
+    "read books": "results/librispeech.md",
+}
 PURPOSES = {  # models of the front page, and what they do
     "vit-cifar10": "ten classes of images, ViT",
     "cnn-cifar10": "ten classes of images, CNN",
@@ -192,7 +202,7 @@ def summary() -> list[str]:
                 number += f" ({len(content['seeds'])} seeds)"
             else:
                 number = f"{100 * metrics[key]:.2f} %"
-            link = f"[`{name}`](../checkpoints/{name})"
+            link = f"[`{name}`]({DETAILS[task]})"
             hardware = ", ".join(of_all_starts(content, "hardware"))
             yield task, title, link, f"{kind} {number}", f"{content['minutes']:.0f} min, {hardware}"
 
