@@ -8,5 +8,13 @@ milliseconds and does not import torch.
 from vitspeech.lazy_names import on_first_use
 
 __version__ = "0.2.0"
-_ELSEWHERE = dict.fromkeys(("create_model", "from_pretrained", "pipeline", "AutoModel", "load_model"), "load")
+_ELSEWHERE = dict.fromkeys(("create_model", "from_pretrained", "pipeline", "AutoModel", "load_model"), "vitspeech.load")
+_ELSEWHERE |= {verb: f"the command `vitspeech {verb}`" for verb in ("compare", "evaluate", "export", "record", "train")}
+_ELSEWHERE |= {
+    "Attention": "vitspeech.MultiHeadAttention",
+    "TransformerEncoder": "vitspeech.Encoder",
+    "VisionTransformer": "vitspeech.ViT",
+    "list_models": "the folders in checkpoints/ of the repository",
+    "save_pretrained": "vitspeech.save",
+}
 __getattr__, __dir__, __all__ = on_first_use(__name__, _ELSEWHERE)

@@ -26,7 +26,7 @@ def on_first_use(
 
     def find(name: str) -> Any:
         if name not in module_of:
-            hint = f"; use {package}.{elsewhere[name]}" if elsewhere and name in elsewhere else nearest(name, module_of)
+            hint = f"; use {elsewhere[name]}" if elsewhere and name in elsewhere else nearest(name, module_of)
             # With the name alone Python does not add a guess of its own.
             raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}", name=name)
         attributes[name] = getattr(import_module(module_of[name]), name)

@@ -418,6 +418,7 @@ def test_an_attribute_that_a_model_has_not_is_answered_with_where_it_is(classifi
     for name, hint in (
         ("parameters", "; model.network.parameters is there"),
         ("trainscribe", "; did you mean 'transcribe'?"),
+        ("save_pretrained", "; use model.save"),
     ):
         with pytest.raises(AttributeError, match=f"'Model' object has no attribute '{name}'{re.escape(hint)}$"):
             getattr(classifier, name)

@@ -31,6 +31,7 @@ from vitspeech.inference.transcript_stream import TranscriptStream
 from vitspeech.lazy_names import nearest
 
 KEPT = ("look_back_ms", "look_ahead_ms", "delay_ms", "weights_from")  # of a card, whatever the network learns
+ELSEWHERE = {"from_pretrained": "vitspeech.load", "save_pretrained": "model.save", "generate": "model(inputs)"}
 
 
 class Model(released.Model):
@@ -50,9 +51,9 @@ class Model(released.Model):
         """Say who has an attribute that a model has not."""
         if hasattr(type(self), name):  # a property that raised this error, which it raises again
             return object.__getattribute__(self, name)
-        hint = (
-            f"; model.network.{name} is there" if hasattr(vars(self).get("network"), name) else nearest(name, dir(self))
-        )
+        hint = f"; use {ELSEWHERE[name]}" if name in ELSEWHERE else nearest(name, dir(self))
+        if hasattr(vars(self).get("network"), name):
+            hint = f"; model.network.{name} is there"
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name)
 
     def __call__(self, inputs: Any, **options: Any) -> Any:
