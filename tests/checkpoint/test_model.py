@@ -255,5 +255,7 @@ def test_the_name_of_a_released_model_is_answered_with_its_folder(monkeypatch):
     monkeypatch.chdir(ROOT)
     with pytest.raises(FileNotFoundError, match=r"^vit-cifar10: no such folder; did you mean checkpoints/vit-cifar10"):
         vitspeech.load("vit-cifar10")
+    with pytest.raises(FileNotFoundError, match=r"did you mean checkpoints/vit-cifar10"):
+        vitspeech.load("checkpoints/ViT_CIFAR10")
     with pytest.raises(FileNotFoundError, match=r"^vit-cifar9: missing; a released model has"):
         vitspeech.load("vit-cifar9")

@@ -203,7 +203,7 @@ def find_folder(folder: Path) -> Path:
         raise FileNotFoundError(f"{folder}: missing; replacing it was interrupted, and the model before is {before}")
     for path in (folder, folder / WEIGHTS, folder / CONFIG, folder / CARD):
         if not path.exists():
-            known = Path("checkpoints", folder)
+            known = Path("checkpoints", folder.name.lower().replace("_", "-"))
             hint = f"; did you mean {known}?" if path == folder and (known / CARD).is_file() else ""
             text = f"{path}: missing; a released model has {WEIGHTS}, {CONFIG} and {CARD}"
             raise FileNotFoundError(f"{path}: no such folder{hint}" if hint else text)

@@ -182,7 +182,12 @@ class Model(released.Model):
         return is_single(inputs, PICTURE_AXES if "image" in self.preprocessing else SOUND_AXES)
 
     def to(self, device: str | torch.device) -> Self:
-        """Move the network to a device, where everything then runs; returns the model."""
+        """Move the network to a device, where everything then runs; returns the model.
+
+        Its weights stay in float32: for lower precision, call the model within `torch.autocast`.
+        """
+        if isinstance(device, torch.dtype):
+            raise InputError(f"a model's weights stay in float32; for {device} call it within torch.autocast")
         self.network.to(device)
         return self
 
