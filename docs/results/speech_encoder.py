@@ -3,10 +3,10 @@
 python docs/results/speech_encoder.py ROOT ROOT/speech_encoder    # ROOT has LibriSpeech/ and SpeechCommands/; 3 minutes
 
 The folder gets train.csv, validation.csv and test.csv, and the synthesized recordings. The other recordings stay where
-they are. Test speakers of sentences are those of `vitspeech.data.audio.continuous.speech_split`, as for a spotter; one of
-its validation speakers is for validation, and all others are for training. Those of single words are of the official
-splits. The words in `UNHEARD` are left out: spotters of them show what the encoder is worth for words that it has not
-heard.
+they are. Test speakers of sentences are those of `vitspeech.data.audio.continuous.speech_split`, as for a spotter; one
+of its validation speakers is for validation, and all others are for training. Speakers of single words are those of the
+official splits. The words in `UNHEARD` are left out: spotters of them show what the encoder is worth for words that it
+has not heard.
 """
 
 import argparse

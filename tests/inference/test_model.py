@@ -316,7 +316,7 @@ def test_a_model_prints_what_it_is_and_moves_as_its_network_does(classifier):
     assert "vit-cifar10" in repr(classifier) and "airplane" in repr(classifier) and len(repr(classifier)) < 200
     assert classifier.num_parameters() == classifier.card["parameters"]
     assert classifier.to("cpu") is classifier and not classifier.eval().network.training
-    with pytest.raises(InputError, match="torch.autocast"):
+    with pytest.raises(InputError, match=r"torch\.autocast"):
         classifier.to(torch.float16)
 
 
