@@ -1,11 +1,12 @@
 """Lay out the recordings that `configs/speech_encoder.yaml` is trained on: read sentences, single words, spoken text.
 
-python docs/results/speech_encoder.py ROOT ROOT/speech_encoder    # ROOT has LibriSpeech/ and SpeechCommands/; a minute
+python docs/results/speech_encoder.py ROOT ROOT/speech_encoder    # ROOT has LibriSpeech/ and SpeechCommands/; 3 minutes
 
 The folder gets train.csv, validation.csv and test.csv, and the synthesized recordings. The other recordings stay where
-they are. Speakers of sentences are those of `vitspeech.data.audio.continuous.speech_split`, as for a spotter; those of
-single words are of the official splits. The words in `UNHEARD` are left out: spotters of them show what the encoder is
-worth for words that it has not heard.
+they are. Test speakers of sentences are those of `vitspeech.data.audio.continuous.speech_split`, as for a spotter; one of
+its validation speakers is for validation, and all others are for training. Those of single words are of the official
+splits. The words in `UNHEARD` are left out: spotters of them show what the encoder is worth for words that it has not
+heard.
 """
 
 import argparse
@@ -18,16 +19,21 @@ import torch
 from tqdm import tqdm
 
 from vitspeech.data.audio.continuous import Speech, list_speech, speech_split
+from vitspeech.data.audio.reading import read_audio
 from vitspeech.data.audio.synthesis import SAMPLE_RATE_HZ, Synthesizer, draw_voice
+from vitspeech.data.audio.vocabulary import further_words, vocabulary
 from vitspeech.data.clips.folder import word_recordings
+from vitspeech.data.utterances.augment import change_speed
 
 UNHEARD = {
     *("backward", "bird", "dog", "follow", "forward", "house", "learn", "marvin", "nine"),
     *("seven", "sheila", "six", "tree", "visual", "wow", "on", "off"),
 }
-SPOKEN = 4000  # synthesized recordings
+SPOKEN = 12_000  # synthesized recordings: half of them say parts of the sentences, half say words of a list
 LONGEST = 8  # words of one
-SAID_SHARE = 3  # of the single words every third one, so that half of the time is sentences
+SPEEDS = (0.9, 1.1)  # of further copies of the sentences (Ko et al. 2015), so that half of the time is sentences
+
+FASTEST = 20  # letters per second
 
 
 def read(recordings: list[Speech]) -> list[tuple[Path, str, str]]:
@@ -38,20 +44,42 @@ def said(files: list) -> list[tuple[Path, str, str]]:
     return [(item.file, item.label, item.speaker) for item in files if item.label not in UNHEARD]
 
 
-def spoken(recordings: list[Speech], folder: Path) -> list[tuple[Path, str, str]]:
-    """Parts of the transcripts, of one to `LONGEST` words, by eSpeak NG in many voices."""
+def spoken(sentences: list[tuple[Path, str, str]], folder: Path) -> list[tuple[Path, str, str]]:
+    """Parts of the sentences, or words of the list, one to `LONGEST` of them, by eSpeak NG in many voices."""
     generator, rows = torch.Generator().manual_seed(0), []
+    listed = [word for word in (*vocabulary("train"), *further_words()) if word not in UNHEARD]
+
+    def draw(count: int) -> int:
+        return int(torch.randint(count, (), generator=generator))
+
     with Synthesizer() as synthesizer:
         for number in tqdm(range(SPOKEN), "speaking"):
-            words = recordings[int(torch.randint(len(recordings), (), generator=generator))].words
-            count = min(int(torch.randint(1, LONGEST + 1, (), generator=generator)), len(words))
-            first = int(torch.randint(len(words) - count + 1, (), generator=generator))
-            text, voice = " ".join(words[first : first + count]), draw_voice("train", generator)
+            count = 1 + draw(LONGEST)
+            if number % 2:
+                words = [listed[draw(len(listed))] for _ in range(count)]
+            else:
+                words = sentences[draw(len(sentences))][1].split()
+                first = draw(max(1, len(words) - count + 1))
+                words = words[first : first + count]
+            text, voice = " ".join(words), draw_voice("train", generator)
             file = folder / f"{number:05}.flac"
             sound = synthesizer.speak(text, voice)
             edge = sound.new_zeros(SAMPLE_RATE_HZ // 4)
             soundfile.write(file, torch.cat((edge, sound, edge)).numpy(), SAMPLE_RATE_HZ)
             rows.append((file, text, f"{voice.language} {voice.variant}"))
+    return rows
+
+
+def at_other_speeds(sentences: list[tuple[Path, str, str]], folder: Path) -> list[tuple[Path, str, str]]:
+    """Copies of the sentences, without those that are too fast for CTC at one token every 40 ms."""
+    rows = []
+    for path, text, speaker in tqdm(sentences, "sentences at other speeds"):
+        sound = read_audio(path) / 32768
+        for speed in SPEEDS:
+            file, copy = folder / f"{path.stem}-{speed}.flac", change_speed(sound, speed)
+            if len(text) < FASTEST * len(copy) / SAMPLE_RATE_HZ:
+                soundfile.write(file, copy.numpy(), SAMPLE_RATE_HZ)
+                rows.append((file, text, speaker))
     return rows
 
 
@@ -62,14 +90,19 @@ def main() -> None:
     args = parser.parse_args()
     speech = list_speech(args.root / "LibriSpeech" / "train-clean-5")
     words = word_recordings(args.root / "SpeechCommands" / "speech_commands_v0.02")
-    (args.folder / "spoken").mkdir(parents=True, exist_ok=True)
+    for name in ("spoken", "speeds"):
+        (args.folder / name).mkdir(parents=True, exist_ok=True)
+    held_out = max(item.speaker for item in speech_split(speech, "validation"))
+    learned = speech_split(speech, "train") + speech_split(speech, "validation")
+    sentences = read([item for item in learned if item.speaker != held_out])
     rows = {
         "train": [
-            *read(speech_split(speech, "train")),
-            *said(words["train"])[::SAID_SHARE],
-            *spoken(speech_split(speech, "train"), args.folder / "spoken"),
+            *sentences,
+            *at_other_speeds(sentences, args.folder / "speeds"),
+            *said(words["train"]),
+            *spoken(sentences, args.folder / "spoken"),
         ],
-        "validation": read(speech_split(speech, "validation")),
+        "validation": read([item for item in learned if item.speaker == held_out]),
         "test": read(speech_split(speech, "test")),
     }
     for split, items in rows.items():
