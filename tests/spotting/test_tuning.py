@@ -16,13 +16,16 @@ from vitspeech.spotting.listening import Heard, judged
 from vitspeech.spotting.measure import Plan, measure
 from vitspeech.spotting.streams import Recording, SaidWord, Stream
 from vitspeech.spotting.tune import (
+    FLEETING,
     GRID,
+    LASTING,
     STEPS,
     Tuned,
     alarm_rates,
     attempt,
     check_card,
     choose,
+    choose_by_more,
     rank,
     save_settings,
     settle,
@@ -102,6 +105,25 @@ def test_an_improbable_alarm_changes_no_rate(logit):
     assert before[0, STEPS == 0] == 2 and (before[0, STEPS <= 1] >= 2).all()
     counts.logit[alarms[2]] = logit
     assert numpy.array_equal(alarm_rates(counts), before)
+
+
+def test_alarms_of_weaker_settings_choose_the_threshold_of_settings_that_have_few():
+    rates = []
+    for seed in range(10):
+        more, few = drawn(seed), drawn(seed)
+        alarms = numpy.flatnonzero(few.condition == 0)
+        few.logit[numpy.random.default_rng(seed).permutation(alarms)[: len(alarms) * 9 // 10]] = -50.0
+        choice = choose_by_more(few, more, 2.0)
+        assert choice.expected["speech"] <= 2.0
+        assert choice.thresholds["word0"] < choose(more, {"speech": 2.0}).thresholds["word0"]
+        rates.append(true_rate(choice.thresholds) / 10)
+    assert 1.0 < numpy.mean(rates) < 3.0
+
+
+def test_without_alarms_the_threshold_after_a_training_is_low_yet_not_the_lowest():
+    more, none = drawn(0, at_half=1.0), drawn(0, at_half=0.0)
+    assert set(choose_by_more(none, more, 5.0).thresholds.values()) == {sigmoid(-3)}
+    assert choose_by_more(none, none, 1e-9).thresholds["word0"] > 0.999
 
 
 def test_conditions_that_do_not_count_are_not_limited():
@@ -215,8 +237,10 @@ def test_after_training_the_card_gets_a_threshold_for_the_speech_of_validation(t
     line, missing = settle(model, spotter(), words, [speech])
     card = read_json(model / "card.json")
     chosen = card["spotting"]["thresholds"]["stop"]
-    counts = measure(spotter(), Plan(words, speech, split="validation")).counts(SpottingSettings())
-    assert chosen == choose(counts, {"speech": 0.5}).thresholds["stop"]
+    measurement = measure(spotter(), Plan(words, speech, split="validation"), with_others=False)
+    settings = replace(SpottingSettings(), **LASTING)
+    counts, more = measurement.counts(settings), measurement.counts(replace(settings, **FLEETING))
+    assert chosen == choose_by_more(counts, more, 0.5).thresholds["stop"]
     point = counts.at({"go": chosen, "stop": chosen})
     rates = counts.miss_rate(point, 0), counts.alarm_rate(point, 0)
     assert f"threshold {chosen:.2g} it misses {100 * rates[0]['rate']:.1f} % of 3 words" in line

@@ -46,7 +46,7 @@ HALF = int(numpy.flatnonzero(STEPS == 0)[0])  # the step of a probability of one
 TAIL = 20  # alarms k that the rate is estimated from, or as many as there are
 FEW = 0.5  # alarms at a probability of one half that are assumed if there are none
 GRID = {
-    "token_probability": (0.3, 0.45, 0.6),
+    "token_probability": (0.3, 0.45, 0.6, 0.75, 0.9),
     "smoothing_s": (0.04, 0.12, 0.2),
     "shortest_s": (0.04, 0.1, 0.15, 0.2),
     "pause_s": (0.04, 0.08, 0.16),
@@ -54,13 +54,15 @@ GRID = {
 LEAST_RATE = 1e-6  # false alarms per hour that may be wanted
 REFRACTORY_S = 0.3  # is tried as well; the ends of two words are rarely closer
 RATE, LOOK_CLIPS, LOOK_HOURS = 0.5, 200, 1.0  # false alarms per hour, words and hours of speech after a training
-QUICK = {  # of the decoder after a training: short runs of improbable tokens are candidates, which are decided early
-    "token_probability": 0.3,
+LASTING = {  # the decoder after a training: a word is sure for 0.2 s, which a sound seldom is, and decided early
+    "token_probability": 0.9,
     "smoothing_s": 0.04,
-    "shortest_s": 0.04,
+    "shortest_s": 0.2,
     "pause_s": 0.04,
     "refractory_s": REFRACTORY_S,
 }
+FLEETING = {"token_probability": 0.3, "shortest_s": 0.04}  # has more alarms, of which their tail is known better
+LOWEST = int(numpy.flatnonzero(STEPS == -3)[0])  # the step of the lowest threshold after a training: 0.047
 
 
 @dataclass(frozen=True)
@@ -321,17 +323,33 @@ def save_settings(model: str | Path, settings: SpottingSettings, choice: dict[st
     return card
 
 
+def choose_by_more(counts: Counts, more: Counts, rate: float) -> Choice:
+    """The lowest threshold with at most this rate of alarms in the first condition, if there are too few for a tail.
+
+    `more` has the candidates of weaker settings. Their expected rate is scaled by the share of their alarms that
+    `counts` has, with half an alarm more for each.
+    """
+    lowest = dict.fromkeys(counts.words, probability(STEPS[0]))
+    few, many = (int(some.alarm_rate(some.at(lowest), 0)["alarms"]) for some in (counts, more))
+    rates = alarm_rates(more)[0] * min((few + FEW) / (many + FEW), 1)
+    fits = numpy.flatnonzero(rates <= rate)
+    step = max(int(fits[0]), LOWEST) if len(fits) else len(STEPS) - 1
+    thresholds = dict.fromkeys(counts.words, probability(STEPS[step]))
+    expected = {counts.conditions[0]: float(rates[step])}
+    return Choice(thresholds, expected, float(word_recalls(counts).mean(0)[step]), counts.at(thresholds))
+
+
 def settle(folder: Path, model: Model, keywords: Path | None, speech: Sequence[Path]) -> list[str]:
     """Choose the threshold of a model that was just trained for `RATE` false alarms per hour, on validation recordings.
 
-    It takes seconds: few words, at most an hour of speech of each folder, and the settings `QUICK` of the decoder,
-    since a spotter that has heard few recordings is unsure. The card gets the settings.
+    It takes seconds: few words, at most an hour of speech of each folder, and the settings `LASTING` of the decoder.
+    The card gets the settings.
 
     Returns:
         One or two lines: the threshold, what it misses and takes for a word, and the words without recordings.
     """
     listener, lines, recorded = Listener(model), [], set()
-    words, settings = listener.words, replace(listener.settings, **QUICK)
+    words, settings = listener.words, replace(listener.settings, **LASTING)
     if keywords is not None:
         recorded = {item.label for item in word_recordings(keywords, words)["validation"]}.intersection(words)
     if recorded:
@@ -342,7 +360,8 @@ def settle(folder: Path, model: Model, keywords: Path | None, speech: Sequence[P
         counts = Counts(words, heard, listener.candidates(heard, settings), settings.refractory_s)
         lines.append("as a spotter, on validation: ")
         if counts.conditions:
-            choice = choose(counts, {SPEECH: RATE})
+            more = Counts(words, heard, listener.candidates(heard, replace(settings, **FLEETING)), REFRACTORY_S)
+            choice = choose_by_more(counts, more, RATE)
             settings = replace(settings, thresholds=choice.thresholds)
             alarms = counts.alarm_interval(choice.point, 0)
             known = {"wanted_alarms_per_hour": {SPEECH: RATE}, "expected_alarms_per_hour": choice.expected}
