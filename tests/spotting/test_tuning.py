@@ -108,21 +108,16 @@ def test_an_improbable_alarm_changes_no_rate(logit):
 
 
 def test_alarms_of_weaker_settings_choose_the_threshold_of_settings_that_have_few():
-    rates = []
-    for seed in range(10):
-        more, few = drawn(seed), drawn(seed)
-        alarms = numpy.flatnonzero(few.condition == 0)
-        few.logit[numpy.random.default_rng(seed).permutation(alarms)[: len(alarms) * 9 // 10]] = -50.0
-        choice = choose_by_more(few, more, 2.0)
-        assert choice.expected["speech"] <= 2.0
-        assert choice.thresholds["word0"] < choose(more, {"speech": 2.0}).thresholds["word0"]
-        rates.append(true_rate(choice.thresholds) / 10)
-    assert 1.0 < numpy.mean(rates) < 3.0
+    more, few = drawn(0), drawn(0, at_half=4.0)
+    choice = choose_by_more(few, more, 2.0)
+    assert choice.thresholds == choose(more, {"speech": 2.0}).thresholds
+    assert choice.expected["speech"] <= 2.0
+    assert numpy.array_equal(choice.point.alarms, few.at(choice.thresholds).alarms)
 
 
 def test_without_alarms_the_threshold_after_a_training_is_low_yet_not_the_lowest():
     more, none = drawn(0, at_half=1.0), drawn(0, at_half=0.0)
-    assert set(choose_by_more(none, more, 5.0).thresholds.values()) == {sigmoid(-3)}
+    assert set(choose_by_more(none, more, 100.0).thresholds.values()) == {sigmoid(-3)}
     assert choose_by_more(none, none, 1e-9).thresholds["word0"] > 0.999
 
 

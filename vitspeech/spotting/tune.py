@@ -46,7 +46,7 @@ HALF = int(numpy.flatnonzero(STEPS == 0)[0])  # the step of a probability of one
 TAIL = 20  # alarms k that the rate is estimated from, or as many as there are
 FEW = 0.5  # alarms at a probability of one half that are assumed if there are none
 GRID = {
-    "token_probability": (0.3, 0.45, 0.6, 0.75, 0.9),
+    "token_probability": (0.3, 0.45, 0.6, 0.9),
     "smoothing_s": (0.04, 0.12, 0.2),
     "shortest_s": (0.04, 0.1, 0.15, 0.2),
     "pause_s": (0.04, 0.08, 0.16),
@@ -324,14 +324,11 @@ def save_settings(model: str | Path, settings: SpottingSettings, choice: dict[st
 
 
 def choose_by_more(counts: Counts, more: Counts, rate: float) -> Choice:
-    """The lowest threshold with at most this rate of alarms in the first condition, if there are too few for a tail.
+    """The lowest threshold at which weaker settings, whose alarms are `more`, have at most this rate of them in speech.
 
-    `more` has the candidates of weaker settings. Their expected rate is scaled by the share of their alarms that
-    `counts` has, with half an alarm more for each.
+    With its own settings a model that was just trained has too few alarms for a tail; it has fewer than is expected.
     """
-    lowest = dict.fromkeys(counts.words, probability(STEPS[0]))
-    few, many = (int(some.alarm_rate(some.at(lowest), 0)["alarms"]) for some in (counts, more))
-    rates = alarm_rates(more)[0] * min((few + FEW) / (many + FEW), 1)
+    rates = alarm_rates(more)[0]
     fits = numpy.flatnonzero(rates <= rate)
     step = max(int(fits[0]), LOWEST) if len(fits) else len(STEPS) - 1
     thresholds = dict.fromkeys(counts.words, probability(STEPS[step]))
