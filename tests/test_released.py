@@ -14,16 +14,16 @@ LABELS = {
     "cnn-cifar10": {"cat": 0.8499, "bird": 0.0221, "deer": 0.0208},
     "hybrid-cifar10": {"cat": 0.8144, "dog": 0.0221, "horse": 0.0216},
     "vit-cifar10": {"cat": 0.8193, "automobile": 0.0245, "frog": 0.0207},
-    "keywords-12": {"go": 0.8110, "unknown": 0.1834, "down": 0.0049},
+    "keywords-12": {"go": 0.9874, "unknown": 0.0123, "down": 0.0001},
     "speech-commands": {"go": 0.9074, "unknown": 0.0215, "down": 0.0105},
     "speech-commands-causal": {"go": 0.8716, "unknown": 0.0369, "down": 0.0134},
     "speech-commands-cnn": {"go": 0.8843, "unknown": 0.0355, "zero": 0.0116},
     "speech-commands-truncated": {"go": 0.8936, "unknown": 0.0216, "down": 0.0111},
-    "wake-words": {"unknown": 0.9990, "view glass": 0.0006, "silence": 0.0003},
+    "wake-words": {"unknown": 0.9989, "view glass": 0.0006, "silence": 0.0005},
 }
 TRANSCRIPTS = {
     "librispeech-5h-ctc": ("lafted right ti", -5.347),
-    "speech-encoder": ("leftd raght o", -9.435),
+    "speech-encoder": ("lefte right dow", -6.802),
     "spoken-words-attention": ("left right go", -0.1000),
     "spoken-words-ctc": ("left right go", -0.4391),
 }

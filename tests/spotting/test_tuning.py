@@ -115,8 +115,13 @@ def test_alarms_of_weaker_settings_choose_the_threshold_of_settings_that_have_fe
     assert numpy.array_equal(choice.point.alarms, few.at(choice.thresholds).alarms)
 
 
-def test_without_alarms_the_threshold_after_a_training_is_low_yet_not_the_lowest():
+def test_the_threshold_after_a_training_is_low_unless_many_words_tell_that_it_need_not_be():
     more, none = drawn(0, at_half=1.0), drawn(0, at_half=0.0)
+    matched = numpy.flatnonzero(none.level >= 0)
+    none.logit[matched] = 9.0  # found at any threshold
+    assert none.said[0].sum() == 240
+    assert set(choose_by_more(none, more, 100.0).thresholds.values()) == {0.5}
+    none.said = none.said // 20
     assert set(choose_by_more(none, more, 100.0).thresholds.values()) == {sigmoid(-3)}
     assert choose_by_more(none, none, 1e-9).thresholds["word0"] > 0.999
 

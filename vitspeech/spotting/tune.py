@@ -62,6 +62,7 @@ LASTING = {  # the decoder after a training: a word is sure for 0.2 s, which a s
     "refractory_s": REFRACTORY_S,
 }
 FLEETING = {"token_probability": 0.3, "shortest_s": 0.04}  # has more alarms, of which their tail is known better
+TELLING = 20  # words said, from which on those that are found tell how low the threshold should be
 LOWEST = int(numpy.flatnonzero(STEPS == -3)[0])  # the step of the lowest threshold after a training: 0.047
 
 
@@ -326,14 +327,17 @@ def save_settings(model: str | Path, settings: SpottingSettings, choice: dict[st
 def choose_by_more(counts: Counts, more: Counts, rate: float) -> Choice:
     """The lowest threshold at which weaker settings, whose alarms are `more`, have at most this rate of them in speech.
 
-    With its own settings a model that was just trained has too few alarms for a tail; it has fewer than is expected.
+    With its own settings a model that was just trained has too few alarms for a tail; it has fewer than is expected. If
+    enough words are said to tell, the threshold is below one half only as far as that finds more of them.
     """
-    rates = alarm_rates(more)[0]
+    rates, recalls = alarm_rates(more)[0], word_recalls(counts).mean(0)
     fits = numpy.flatnonzero(rates <= rate)
     step = max(int(fits[0]), LOWEST) if len(fits) else len(STEPS) - 1
+    if counts.said[0].sum() >= TELLING:
+        step = max(step, min(HALF, int(numpy.flatnonzero(recalls == recalls[step])[-1])))
     thresholds = dict.fromkeys(counts.words, probability(STEPS[step]))
     expected = {counts.conditions[0]: float(rates[step])}
-    return Choice(thresholds, expected, float(word_recalls(counts).mean(0)[step]), counts.at(thresholds))
+    return Choice(thresholds, expected, float(recalls[step]), counts.at(thresholds))
 
 
 def settle(folder: Path, model: Model, keywords: Path | None, speech: Sequence[Path]) -> list[str]:
