@@ -32,7 +32,6 @@ UNHEARD = {
 SPOKEN = 12_000  # synthesized recordings: half of them say parts of the sentences, half say words of a list
 LONGEST = 8  # words of one
 SPEEDS = (0.9, 1.1)  # of further copies of the sentences (Ko et al. 2015), so that half of the time is sentences
-
 FASTEST = 20  # letters per second
 
 

@@ -46,7 +46,7 @@ HALF = int(numpy.flatnonzero(STEPS == 0)[0])  # the step of a probability of one
 TAIL = 20  # alarms k that the rate is estimated from, or as many as there are
 FEW = 0.5  # alarms at a probability of one half that are assumed if there are none
 GRID = {
-    "token_probability": (0.3, 0.45, 0.6, 0.9),
+    "token_probability": (0.3, 0.45, 0.6),
     "smoothing_s": (0.04, 0.12, 0.2),
     "shortest_s": (0.04, 0.1, 0.15, 0.2),
     "pause_s": (0.04, 0.08, 0.16),
@@ -98,6 +98,11 @@ def choose(counts: Counts, wanted: Mapping[str, float]) -> Choice:
         step = int(min(best[-1], max(fits[0], HALF)))
     else:
         step = int(useful[-1]) if len(useful) else len(STEPS) - 1
+    return at_step(counts, step, rates, recalls)
+
+
+def at_step(counts: Counts, step: int, rates: numpy.ndarray, recalls: numpy.ndarray) -> Choice:
+    """The choice of a step, given the rates of each condition (S, G) and the recalls (G,)."""
     thresholds = dict.fromkeys(counts.words, probability(STEPS[step]))
     expected = dict(zip(counts.conditions, rates[:, step].tolist(), strict=True))
     return Choice(thresholds, expected, float(recalls[step]), counts.at(thresholds))
@@ -330,14 +335,12 @@ def choose_by_more(counts: Counts, more: Counts, rate: float) -> Choice:
     With its own settings a model that was just trained has too few alarms for a tail; it has fewer than is expected. If
     enough words are said to tell, the threshold is below one half only as far as that finds more of them.
     """
-    rates, recalls = alarm_rates(more)[0], word_recalls(counts).mean(0)
-    fits = numpy.flatnonzero(rates <= rate)
+    rates, recalls = alarm_rates(more), word_recalls(counts).mean(0)
+    fits = numpy.flatnonzero(rates[0] <= rate)
     step = max(int(fits[0]), LOWEST) if len(fits) else len(STEPS) - 1
     if counts.said[0].sum() >= TELLING:
         step = max(step, min(HALF, int(numpy.flatnonzero(recalls == recalls[step])[-1])))
-    thresholds = dict.fromkeys(counts.words, probability(STEPS[step]))
-    expected = {counts.conditions[0]: float(rates[step])}
-    return Choice(thresholds, expected, float(recalls[step]), counts.at(thresholds))
+    return at_step(counts, step, rates, recalls)
 
 
 def settle(folder: Path, model: Model, keywords: Path | None, speech: Sequence[Path]) -> list[str]:
