@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from importlib import import_module
+from opcode import opmap
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,12 @@ def on_first_use(
     def find(name: str) -> Any:
         if name not in module_of:
             hint = f"; use {elsewhere[name]}" if elsewhere and name in elsewhere else nearest(name, module_of)
+            caller = sys._getframe(1)
+            # `from package import name` would replace an AttributeError, and with it the hint.
+            is_import = caller.f_code.co_code[caller.f_lasti] == opmap["IMPORT_FROM"]
             # With the name alone Python does not add a guess of its own.
-            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}", name=name)
+            error = ImportError if is_import else AttributeError
+            raise error(f"module {package!r} has no attribute {name!r}{hint}", name=name)
         attributes[name] = getattr(import_module(module_of[name]), name)
         return attributes[name]
 

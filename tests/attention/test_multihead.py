@@ -148,6 +148,12 @@ def test_a_layer_of_pytorch_without_a_counterpart_is_refused(options):
         MultiHeadAttention.from_torch(nn.MultiheadAttention(35, 5, **options))
 
 
+def test_a_call_as_of_pytorchs_layer_is_answered_with_ours():
+    x = sequence(3, 11, 6)
+    with pytest.raises(InputError, match=r"attention\(x, source\)"):
+        attention(width=6, heads=2)(x, x, x)
+
+
 @settings(deadline=None, max_examples=60)
 @given(tokens=st.integers(1, 13), left=st.none() | st.integers(0, 17), right=st.none() | st.integers(0, 17))
 def test_window_equals_dense_sum_over_its_keys(tokens, left, right):

@@ -1,5 +1,6 @@
 """Released models: saving and loading; broken, altered and untrusted ones are refused with a message that names why."""
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -251,11 +252,16 @@ def test_a_run_that_is_not_finished_is_refused_with_how_to_continue_it(tmp_path)
         vitspeech.load(tmp_path)
 
 
-def test_the_name_of_a_released_model_is_answered_with_its_folder(monkeypatch):
+def test_the_name_of_a_released_model_is_answered_with_its_folder(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match=rf"did you mean {re.escape(str(ROOT))}/checkpoints/vit-cifar10"):
+        vitspeech.load("checkpoints/vit-cifar10")
     monkeypatch.chdir(ROOT)
     with pytest.raises(FileNotFoundError, match=r"^vit-cifar10: no such folder; did you mean checkpoints/vit-cifar10"):
         vitspeech.load("vit-cifar10")
     with pytest.raises(FileNotFoundError, match=r"did you mean checkpoints/vit-cifar10"):
         vitspeech.load("checkpoints/ViT_CIFAR10")
+    with pytest.raises(InputError, match=r"model\.safetensors: a file; a released model is a folder"):
+        vitspeech.load("checkpoints/vit-cifar10/model.safetensors")
     with pytest.raises(FileNotFoundError, match=r"^vit-cifar9: missing; a released model has"):
         vitspeech.load("vit-cifar9")

@@ -421,6 +421,7 @@ def test_an_attribute_that_a_model_has_not_is_answered_with_where_it_is(classifi
         ("parameters", "; model.network.parameters is there"),
         ("trainscribe", "; did you mean 'transcribe'?"),
         ("save_pretrained", "; use model.save"),
+        ("cuda", '; use model.to("cuda")'),
     ):
         with pytest.raises(AttributeError, match=f"'Model' object has no attribute '{name}'{re.escape(hint)}$"):
             getattr(classifier, name)
@@ -429,3 +430,20 @@ def test_an_attribute_that_a_model_has_not_is_answered_with_where_it_is(classifi
         vitspeech.Model("checkpoints/vit-cifar10")
     with pytest.raises(AttributeError, match=r"'create_model'; use vitspeech.load$"):
         vitspeech.create_model  # noqa: B018
+    with pytest.raises(ImportError, match=r"'pipeline'; use vitspeech.load$"):
+        from vitspeech import pipeline  # noqa: F401
+    assert not hasattr(vitspeech, "pipeline")
+
+
+@pytest.mark.parametrize("function", [vitspeech.predict, vitspeech.transcribe])
+def test_a_path_in_place_of_the_model_is_answered_with_what_gives_one(function):
+    with pytest.raises(InputError, match=r"^'checkpoints/vit-cifar10' is not a model; .*vitspeech\.load"):
+        next(function("checkpoints/vit-cifar10", CAT))
+
+
+def test_models_and_streams_run_within_autocast(classifier, spotter, samples):
+    with torch.autocast("cpu"), spotter.stream() as stream:
+        found = [*stream.listen(samples)]
+        features = classifier.features(CAT)
+    assert [word.label for word in found] == ["left", "right", "go"]
+    assert features.dtype == torch.float32 and torch.allclose(features, classifier.features(CAT), atol=0.2)

@@ -4,7 +4,7 @@ Shapes: B batch, T query tokens, S source tokens, D model width, H heads, K = D 
 """
 
 import copy
-from typing import Literal, Self
+from typing import Literal, Never, Self
 
 import torch
 from torch import Tensor, nn
@@ -113,7 +113,7 @@ class MultiHeadAttention(nn.Module):
         self,
         x: Tensor,
         source: Tensor | None = None,
-        *,
+        *others: Never,
         padding: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
@@ -122,6 +122,8 @@ class MultiHeadAttention(nn.Module):
         Shape:
             x (B, T, D), source (B, S, D) or None -> (B, T, D)
         """
+        if others:
+            raise InputError("attention(x) attends to x, and attention(x, source) to a source: no further tensors")
         query, key, value = self.project(x, source)
         dropout = self.dropout if self.training else 0.0
         options = {"normalizer": self.normalizer, "relative": self.relative, "dropout": dropout}

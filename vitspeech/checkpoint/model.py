@@ -36,6 +36,7 @@ RUN_FILES = (  # what a run says about training and errors; a model has some of 
     *("errors.png", "cross_attention.png", "masked_speech.png", TRAINING_ITEMS),
 )
 OF_MODEL = {WEIGHTS, CONFIG, CARD, "README.md", CHECKSUMS, *RUN_FILES}  # replaced or removed with the model
+CHECKOUT = Path(__file__).parents[2]  # whose checkpoints/ has the released models, if the package runs from it
 HALF = "float16"  # of a card's `weights`: parameters are stored in half precision, and computed with in single
 
 
@@ -192,6 +193,8 @@ def find_folder(folder: Path) -> Path:
     if on_hub(folder):
         folder = fetch(folder)
     given = folder
+    if folder.is_file():
+        raise InputError(f"{folder}: a file; a released model is a folder")
     if not (folder / WEIGHTS).exists() and (folder / "model").is_dir():
         folder = folder / "model"
     elif not (folder / WEIGHTS).exists() and (folder / "run.json").exists():
@@ -203,8 +206,9 @@ def find_folder(folder: Path) -> Path:
         raise FileNotFoundError(f"{folder}: missing; replacing it was interrupted, and the model before is {before}")
     for path in (folder, folder / WEIGHTS, folder / CONFIG, folder / CARD):
         if not path.exists():
-            known = Path("checkpoints", folder.name.lower().replace("_", "-"))
-            hint = f"; did you mean {known}?" if path == folder and (known / CARD).is_file() else ""
+            known = [here / "checkpoints" / folder.name.lower().replace("_", "-") for here in (Path(), CHECKOUT)]
+            known = [one for one in known if path == folder and (one / CARD).is_file()]
+            hint = f"; did you mean {known[0]}?" if known else ""
             text = f"{path}: missing; a released model has {WEIGHTS}, {CONFIG} and {CARD}"
             raise FileNotFoundError(f"{path}: no such folder{hint}" if hint else text)
         if not path.is_file() and path != folder:

@@ -47,7 +47,7 @@ class Transfer:
         """What was taken and what was not, in a few lines."""
         count, total = self.numbers
         lines = [
-            f"starts from {self.source}: {count:,} of {total:,} parameters loaded, {len(self.taken)} tensors as a whole"
+            f"starts from {self.source}: {count:,} of {total:,} numbers loaded, {len(self.taken)} tensors as a whole"
         ]
         if self.labels or self.new_labels:
             loaded, new = (some_names(names, NAMED) or "none" for names in (self.labels, self.new_labels))

@@ -32,6 +32,7 @@ from vitspeech.lazy_names import nearest
 
 KEPT = ("look_back_ms", "look_ahead_ms", "delay_ms", "weights_from")  # of a card, whatever the network learns
 ELSEWHERE = {"from_pretrained": "vitspeech.load", "save_pretrained": "model.save", "generate": "model(inputs)"}
+ELSEWHERE |= {"cuda": 'model.to("cuda")', "half": "torch.autocast", "listen": "model.stream().listen"}
 
 
 class Model(released.Model):
@@ -51,9 +52,12 @@ class Model(released.Model):
         """Say who has an attribute that a model has not."""
         if hasattr(type(self), name):  # a property that raised this error, which it raises again
             return object.__getattribute__(self, name)
-        hint = f"; use {ELSEWHERE[name]}" if name in ELSEWHERE else nearest(name, dir(self))
-        if hasattr(vars(self).get("network"), name):
+        if name in ELSEWHERE:
+            hint = f"; use {ELSEWHERE[name]}"
+        elif hasattr(vars(self).get("network"), name):
             hint = f"; model.network.{name} is there"
+        else:
+            hint = nearest(name, dir(self))
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name)
 
     def __call__(self, inputs: Any, **options: Any) -> Any:
@@ -168,11 +172,11 @@ class Model(released.Model):
         if not hasattr(network, "forward_features"):
             raise InputError(f"{type(network).__name__} has no forward_features")
         if not hasattr(network, "forward_head"):
-            rows = [network.forward_features(sound)[0] for sound in recordings(self, inputs, sample_rate)]
+            rows = [network.forward_features(sound)[0].float() for sound in recordings(self, inputs, sample_rate)]
             return rows[0] if self.takes_as_one(inputs) else rows
 
         def compute(items: Tensor) -> Tensor:
-            return network.forward_head(network.forward_features(items), pre_logits=True)
+            return network.forward_head(network.forward_features(items), pre_logits=True).float()
 
         rows = [row for _, row in run_clips(self, inputs, compute, **options)]
         return rows[0] if self.takes_as_one(inputs) else torch.stack(rows)
@@ -184,7 +188,7 @@ class Model(released.Model):
     def to(self, device: str | torch.device) -> Self:
         """Move the network to a device, where everything then runs; returns the model.
 
-        Its weights stay in float32: for lower precision, call the model within `torch.autocast`.
+        Its weights stay in float32: for lower precision, call the model, or all of a stream, within `torch.autocast`.
         """
         if isinstance(device, torch.dtype):
             raise InputError(f"a model's weights stay in float32; for {device} call it within torch.autocast")

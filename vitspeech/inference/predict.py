@@ -15,7 +15,7 @@ from vitspeech.data.images.reading import normalize, read_picture, to_picture, w
 from vitspeech.errors import InputError, check_number
 from vitspeech.inference.batches import Input, OnError, Position, run_in_batches, walk_inputs
 from vitspeech.inference.stream import FULL_SCALE
-from vitspeech.inference.transcript import wrong_model
+from vitspeech.inference.transcript import check_model, wrong_model
 from vitspeech.models import MaskedSpeechModel
 
 BATCH = 128
@@ -79,6 +79,7 @@ def predict(
     Yields:
         Each file with its `top` most probable labels and their probabilities.
     """
+    check_model(model)
     check_number("top", top, 1)
     if isinstance(model.network, MaskedSpeechModel) or not {"image", "seconds"} & model.preprocessing.keys():
         raise wrong_model(model, "does not classify clips")

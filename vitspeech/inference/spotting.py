@@ -63,11 +63,11 @@ class WordSpotter(Listener):
         """Process the next samples, int16 or floats within ±1: (N,) -> new detections."""
         logits = self.stream.push(samples)
         self.samples += len(samples)
-        return self.decoder.push(logits.cpu())
+        return self.decoder.push(logits.float().cpu())
 
     def flush(self) -> list[Detection]:
         """End the recording: the detections in its last samples. The spotter can then be used for another recording."""
-        detections = [*self.decoder.push(self.stream.flush().cpu()), *self.decoder.flush()]
+        detections = [*self.decoder.push(self.stream.flush().float().cpu()), *self.decoder.flush()]
         duration_s = self.samples / self.stream.sample_rate_hz
         self.restart()
         return [replace(found, decided_s=min(found.decided_s, duration_s)) for found in detections]

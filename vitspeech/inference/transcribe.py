@@ -27,7 +27,7 @@ from vitspeech.inference.batches import Input, OnError, Position, run_in_batches
 from vitspeech.inference.decode import check_search, transcribe_batch
 from vitspeech.inference.predict import SOUND_AXES
 from vitspeech.inference.stream import FULL_SCALE, why_not_streamed
-from vitspeech.inference.transcript import Transcript, is_transcribing, wrong_model
+from vitspeech.inference.transcript import Transcript, check_model, is_transcribing, wrong_model
 from vitspeech.inference.transcript_stream import TranscriptStream
 
 BATCH = 16
@@ -60,6 +60,7 @@ def transcribe(
         on_error: As in `vitspeech.predict`; so is `after`.
         progress: Show a progress bar if there is more than one batch, and one in seconds for each long recording.
     """
+    check_model(model)
     if "symbols" in model.preprocessing or not is_transcribing(model):
         raise wrong_model(model, "does not transcribe recordings")
     check_search(model, search)

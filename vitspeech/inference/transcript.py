@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
@@ -47,6 +48,12 @@ def is_transcribing(model: Model) -> bool:
 def is_autoregressive(network: nn.Module) -> bool:
     """Whether a network outputs a transcript unit by unit, as `SpeechTranscriber` does."""
     return hasattr(network, "start") and hasattr(network, "step")
+
+
+def check_model(model: Any) -> None:
+    """Check that the argument is a model, such as in place of its folder."""
+    if not isinstance(model, Model):
+        raise InputError(f"{model!r:.100} is not a model; the first argument is what vitspeech.load returns")
 
 
 def wrong_model(model: Model, reason: str) -> InputError:
