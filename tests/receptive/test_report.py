@@ -88,7 +88,7 @@ def test_the_table_has_a_column_per_model_and_the_numbers_of_the_json(pictures):
     shown, others = main_results(results)
     rows, columns, cells = rows_of(results), shown.columns, page_of(folder).cells
     assert columns == others.columns == ["", *(result.subject.name for result in results)]
-    assert len(shown.rows) == 8 and len(others.rows) > 0
+    assert len(shown.rows) == 9 and len(others.rows) > 0
     assert all(cell in cells for row in rows for cell in row) and all(len(row) == len(columns) for row in rows)
     last = json.loads((folder / "metrics.json").read_text())["models"][0]["states"][0]["layers"][-1]
     value, low, high = last["cumulative"]["side_90"]
@@ -162,6 +162,7 @@ def test_agreement_of_a_model_without_matching_labels_is_not_reported_as_accurac
     compared = pairs(results)
     rows = {row[0]: row[1:] for row in rows_of(results)}
     assert [cell == "–" for cell in rows["accuracy on these inputs"]] == [False, True]
+    assert [*rows][1] == "accuracy on these inputs"  # what one looks for first
     kept = "window radius for 90 % agreement with its own predictions, mean outside"
     assert [cell == "–" for cell in rows[kept]] == [True, False]
     visible = [model_json(result)["visible"] for result in results]

@@ -32,7 +32,7 @@ FURTHER_SIZES = {
         "look-ahead, fraction of the energy": ("ahead_share", ""),
     },
 }
-ROWS = 8  # of the table that are shown
+ROWS = 9  # of the table that are shown
 WIDEST = {"px": "side_90", "ms": "span_90"}
 DIGITS = {"px": 1, "": 2}  # of other units none
 
@@ -143,6 +143,9 @@ def model_cells(result: Result) -> Iterator[tuple[str, str | None]]:
     unit, last = result.subject.unit, result.main.layers[-1]
     widest = WIDEST[unit]
     yield "state", "trained" if result.main.trained else "untrained"
+    if result.visible is not None and not result.visible.agreement:
+        low, high = (100 * end for end in result.visible.whole_interval)
+        yield "accuracy on these inputs", f"{100 * result.visible.whole:.1f} ({low:.1f}–{high:.1f}) %"
     yield "theoretical field", theoretical(result)
     for heading, (number, of_number) in SIZES[unit].items():
         yield heading, interval(last.cumulative[number], of_number)
@@ -156,9 +159,6 @@ def model_cells(result: Result) -> Iterator[tuple[str, str | None]]:
         distance, relative = (float(getattr(result.heads, of).nanmean()) for of in ("distance", "relative_distance"))
         ratio = "" if isnan(relative) else f" ({relative:.2f} × uniform)"
         yield "mean attention distance", f"{distance:.3g} {unit}{ratio}"
-    if result.visible is not None and not result.visible.agreement:
-        low, high = (100 * end for end in result.visible.whole_interval)
-        yield "accuracy on these inputs", f"{100 * result.visible.whole:.1f} ({low:.1f}–{high:.1f}) %"
     yield from list(windows.items())[1:]
     switched_on = next((state for state in (result.main, result.untrained) if state and state.zero_init), None)
     others = {
