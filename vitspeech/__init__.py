@@ -12,6 +12,7 @@ _ELSEWHERE = dict.fromkeys(("create_model", "from_pretrained", "pipeline", "Auto
 _ELSEWHERE |= {verb: f"the command `vitspeech {verb}`" for verb in ("compare", "evaluate", "export", "record", "train")}
 _ELSEWHERE |= {
     "Attention": "vitspeech.MultiHeadAttention",
+    "Trainer": "the command `vitspeech train`, or a loop of your own",
     "TransformerEncoder": "vitspeech.Encoder",
     "VisionTransformer": "vitspeech.ViT",
     "list_models": "the folders in checkpoints/ of the repository",

@@ -418,7 +418,7 @@ def test_an_error_within_a_property_of_a_model_is_its_own(classifier):
 
 def test_an_attribute_that_a_model_has_not_is_answered_with_where_it_is(classifier):
     for name, hint in (
-        ("parameters", "; model.network.parameters is there"),
+        ("parameters", "; use model.network.parameters"),
         ("trainscribe", "; did you mean 'transcribe'?"),
         ("save_pretrained", "; use model.save"),
         ("cuda", '; use model.to("cuda")'),

@@ -193,8 +193,6 @@ def find_folder(folder: Path) -> Path:
     if on_hub(folder):
         folder = fetch(folder)
     given = folder
-    if folder.is_file():
-        raise InputError(f"{folder}: a file; a released model is a folder")
     if not (folder / WEIGHTS).exists() and (folder / "model").is_dir():
         folder = folder / "model"
     elif not (folder / WEIGHTS).exists() and (folder / "run.json").exists():
@@ -211,8 +209,8 @@ def find_folder(folder: Path) -> Path:
             hint = f"; did you mean {known[0]}?" if known else ""
             text = f"{path}: missing; a released model has {WEIGHTS}, {CONFIG} and {CARD}"
             raise FileNotFoundError(f"{path}: no such folder{hint}" if hint else text)
-        if not path.is_file() and path != folder:
-            raise InputError(f"{path}: not a regular file")
+        if path.is_file() == (path == folder):
+            raise InputError(f"{path}: not a {'folder' if path == folder else 'regular file'}")
     check_links(given, [(folder / name).relative_to(given) for name in (WEIGHTS, CONFIG, CARD)])
     return folder
 

@@ -52,12 +52,9 @@ class Model(released.Model):
         """Say who has an attribute that a model has not."""
         if hasattr(type(self), name):  # a property that raised this error, which it raises again
             return object.__getattribute__(self, name)
-        if name in ELSEWHERE:
-            hint = f"; use {ELSEWHERE[name]}"
-        elif hasattr(vars(self).get("network"), name):
-            hint = f"; model.network.{name} is there"
-        else:
-            hint = nearest(name, dir(self))
+        hint = nearest(name, dir(self))
+        if name in ELSEWHERE or hasattr(vars(self).get("network"), name):
+            hint = f"; use {ELSEWHERE.get(name, f'model.network.{name}')}"
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name)
 
     def __call__(self, inputs: Any, **options: Any) -> Any:

@@ -51,7 +51,7 @@ def is_autoregressive(network: nn.Module) -> bool:
 
 
 def check_model(model: Any) -> None:
-    """Check that the argument is a model, such as in place of its folder."""
+    """Check that a model is given, and not its folder."""
     if not isinstance(model, Model):
         raise InputError(f"{model!r:.100} is not a model; the first argument is what vitspeech.load returns")
 
