@@ -150,8 +150,9 @@ def test_a_layer_of_pytorch_without_a_counterpart_is_refused(options):
 
 def test_a_call_as_of_pytorchs_layer_is_answered_with_ours():
     x = sequence(3, 11, 6)
-    with pytest.raises(InputError, match=r"attention\(x, source\)"):
-        attention(width=6, heads=2)(x, x, x)
+    for tensors in ((x, x, x), (x[0],)):
+        with pytest.raises(InputError, match=r"x and one source .*\(batch, tokens, width\)"):
+            attention(width=6, heads=2)(*tensors)
 
 
 @settings(deadline=None, max_examples=60)

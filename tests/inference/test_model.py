@@ -400,7 +400,7 @@ def test_bytes_of_a_microphone_are_refused_with_what_makes_samples_of_them(spott
     with pytest.raises(InputError, match=r"^bytes are not samples; numpy.frombuffer\(…, numpy.int16\)"):
         spotter.stream().push(b"\0\0")
     for value, message in ((["a", "b"], "list of str: not samples"), ("a", "str: not samples")):
-        with pytest.raises(InputError, match=f"^{message}$"):
+        with pytest.raises(InputError, match=f"^{message}; `listen` takes paths$"):
             spotter.stream().push(value)
 
 

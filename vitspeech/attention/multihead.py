@@ -122,8 +122,8 @@ class MultiHeadAttention(nn.Module):
         Shape:
             x (B, T, D), source (B, S, D) or None -> (B, T, D)
         """
-        if others:
-            raise InputError("attention(x) attends to x, and attention(x, source) to a source: no further tensors")
+        if others or x.ndim != 3:
+            raise InputError("attention takes x, or x and one source of keys and values, each (batch, tokens, width)")
         query, key, value = self.project(x, source)
         dropout = self.dropout if self.training else 0.0
         options = {"normalizer": self.normalizer, "relative": self.relative, "dropout": dropout}

@@ -209,7 +209,7 @@ def to_samples(samples: Tensor | numpy.ndarray) -> Tensor:
             if isinstance(samples, bytes):
                 raise InputError("bytes are not samples; numpy.frombuffer(…, numpy.int16) makes them of bytes")
             item = f" of {type(array.item(0)).__name__}" if array.ndim and array.size else ""
-            raise InputError(f"{type(samples).__name__}{item}: not samples")
+            raise InputError(f"{type(samples).__name__}{item}: not samples; `listen` takes paths")
         dtype = array.dtype.newbyteorder("=")
         if dtype.kind == "f":  # PyTorch has no longdouble
             dtype = min(dtype, numpy.dtype(numpy.float64), key=lambda one: one.itemsize)
