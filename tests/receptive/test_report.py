@@ -49,7 +49,7 @@ class Page(HTMLParser):
         self.sources += [value for name, value in attributes if tag in ("link", "script", "iframe")]
         self.links += [value for name, value in attributes if name == "href"]
         self.alternatives += [value for name, value in attributes if name == "alt"]
-        if tag not in ("meta", "img", "br"):
+        if tag not in ("meta", "img", "br", "wbr"):
             self.open.append(tag)
 
     def handle_endtag(self, tag):

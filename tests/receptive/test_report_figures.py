@@ -16,7 +16,7 @@ from vitspeech.receptive.fields.layers import evenly_spaced
 from vitspeech.receptive.occlusion import VisibleAccuracy
 from vitspeech.receptive.report.curves import draw_past_and_ahead, draw_sides
 from vitspeech.receptive.report.layout import STATES, WIDTH
-from vitspeech.receptive.report.maps import COLUMNS, draw_image_fields
+from vitspeech.receptive.report.maps import COLUMNS, draw_image_fields, half_extent
 from vitspeech.receptive.report.page import draw_figures
 
 PICTURES = {"fields", "energy", "depth", "blocks", "states", "heads", "visible"}
@@ -93,6 +93,7 @@ def test_residual_branches_that_are_zero_at_initialization_are_noted_beside_untr
         assert "untrained*" in legend(figures["images"][name].figure)
     alone = figures_of([vit])
     assert not any("*" in figure.caption for figure in alone.values())
+    assert "*" not in figures["images"]["heads"].caption  # a ResNet has none
     assert "untrained" in legend(alone["depth"].figure)
 
 
@@ -131,6 +132,19 @@ def test_theoretical_squares_are_drawn_if_they_are_known_and_fit(results):
     hidden = replace(vit, states=[replace(vit.main, layers=layers)])
     assert [len(axes.patches) for axes in draw_image_fields([hidden]).axes if axes.images] == [1]
     assert lines(draw_sides([hidden]).axes[0])[-1] == []
+
+
+def test_a_panel_ends_where_the_energy_has_no_color(results):
+    field = results["images"][0].main.layers[-1].fields.cumulative
+    faint = torch.where(torch.arange(field.mean.numel()) == field.mean.argmax(), 1.0, 1e-7).view(1, *field.mean.shape)
+    assert half_extent(replace(field, energy=faint), axes=(0, 1)) < 3 < 10 < half_extent(field, axes=(0, 1))
+
+
+def test_axes_name_two_image_sizes_only_if_there_are_two(results, figures):
+    vit = results["images"][0]
+    labels = [axes.get_ylabel() for axes in draw_sides([replace(vit, states=[vit.main])]).axes]
+    assert labels == ["side (px)", "", "side / image side", ""]
+    assert figures["images"]["depth"].figure.axes[2].get_ylabel() == "side / image side\ntwo image sizes"
 
 
 def test_energy_grows_to_1_and_is_90_percent_within_the_radius_of_the_table(results, figures):

@@ -79,8 +79,8 @@ def draw_sides(results: Sequence[Result]) -> Figure:
         set_log_axis(row[0], min(values, default=1.0), highest, unlimited=any(map(isinf, values)))
     for axes, part in zip(panels[0], PARTS, strict=True):
         axes.set_title(f"square with {part} % of the energy")
-    panels[0][0].set(ylabel="side (px)\nbefore and after training")
-    panels[1][0].set(ylabel="side / image side\ntwo image sizes", xlim=(0, 1.05))
+    panels[0][0].set(ylabel="side (px)" + "\nbefore and after training" * (len(training) > len(results)))
+    panels[1][0].set(ylabel="side / image side" + "\ntwo image sizes" * (len(sizes) > len(results)), xlim=(0, 1.05))
     for axes in panels[1]:
         axes.set_xlabel(DEPTH)
     add_legend(figure, with_styles(results), *limit_handles(), states=labels_present(all_states(results)))

@@ -172,14 +172,14 @@ def draw_mean(
 
 
 def half_extent(field: Field, *, axes: Sequence[int]) -> float:
-    """How many cells from its unit a panel extends to show all energy, and a theoretical field that is not much larger.
+    """How many cells from its unit a panel extends: to all energy in color, and a theoretical field not much larger.
 
     `axes` are those of the field that count: 0 for rows, 1 for columns.
     """
-    farthest, edges = 0.5, []
+    farthest, edges, colored = 0.5, [], field.mean > field.mean.max() / 10**DECADES
     for axis in axes:
         offsets = (field.rows, field.columns)[axis]
-        farthest = max(farthest, float(offsets[field.mean.sum(1 - axis) > 0].abs().max()) + 0.5)
+        farthest = max(farthest, float(offsets[colored.any(1 - axis)].abs().max()) + 0.5)
         edges += [abs(field.theoretical[axis].low) + 0.5, abs(field.theoretical[axis].high) + 0.5]
     limit = FITTING * farthest + SLACK
     return MARGIN * max([farthest, *(edge for edge in edges if field.known and edge <= limit)])

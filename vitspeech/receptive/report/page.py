@@ -125,7 +125,7 @@ FIGURES = {
         {"px": curves.draw_sides, "ms": curves.draw_past_and_ahead},
         {
             "px": "Side of the centered square that contains 50 % (left) and 90 % (right) of the energy; top: in px, "
-            f"before and after training; bottom: as a fraction of the image side, at two image sizes. {OVER_DEPTH}",
+            f"in each state of training; bottom: as a fraction of the image side, at each image size. {OVER_DEPTH}",
             "ms": "Time that contains 90 % of the energy of the past (below zero) and of the look-ahead (above). "
             f"{OVER_DEPTH}",
         },
@@ -175,7 +175,7 @@ FIGURES = {
     ),
 }
 EXAMPLES = {
-    "px": f"Orange marks the pixels on which a model depends; predicted labels are below the maps. {MAPS}",
+    "px": f"Orange marks the pixels on which a model depends; predicted labels (if known) are below the maps. {MAPS}",
     "ms": "Over the spectrograms, orange marks the input on which a unit in the middle of the clip depends; the panels "
     f"below show maps over time. {MAPS}",
 }
@@ -193,10 +193,11 @@ def draw_figures(results: Sequence[Result], sample: Sample) -> dict[str, Caption
     figures = {}
     for name, entry in FIGURES.items():
         draw = of_unit(entry.draw)
-        if draw is None or (entry.needs and not any(getattr(result, entry.needs) for result in results)):
+        drawn = [result for result in results if not entry.needs or getattr(result, entry.needs)]
+        if draw is None or not drawn:
             continue
         title = entry.title.format_map(words)
-        caption = of_unit(entry.caption).format_map(words) + zero_init_note(results, main_only=not entry.untrained)
+        caption = of_unit(entry.caption).format_map(words) + zero_init_note(drawn, main_only=not entry.untrained)
         number = (part.format_map(words) for part in entry.number)
         figures[name] = CaptionedFigure(draw(results), title, caption, alternative_text(title, results, *number))
     if shown := [result for result in results if result.examples]:
