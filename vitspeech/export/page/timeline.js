@@ -44,7 +44,7 @@ function drawAxis(context, width, view, top) {
     const place = x(tick * step);
     context.fillRect(place, top, 1, 5);
     const text = `${(tick * step).toFixed(step < 1 ? 1 : 0)} s`, half = context.measureText(text).width / 2;
-    if (place >= LEFT + half && place <= width - half) context.fillText(text, place, top + 13);
+    context.fillText(text, Math.min(Math.max(place, LEFT + half), width - half), top + 13);
   }
 }
 
