@@ -100,13 +100,13 @@ def iterate_fields(
     probe_units: int = PROBE_UNITS,
     *,
     cumulative_only: bool,
-    last_cut_only: bool = False,
+    for_numbers: bool = False,
     progress: Callable[[float], None] = lambda part: None,
 ) -> Iterator[LayerFields]:
     """`effective_fields` one by one, of which a few are in memory at a time.
 
-    With `last_cut_only` the field in the source without shortcuts is that of the last layer only. `progress` gets the
-    fraction of the work that was done since it was last called.
+    With `for_numbers` the field in the source without shortcuts is that of the last layer only, and fields are trimmed.
+    `progress` gets the fraction of the work that was done since it was last called.
     """
     if len(inputs) < 2:
         raise InputError(f"{len(inputs)} input: an estimate with an interval needs at least 2")
@@ -135,11 +135,12 @@ def iterate_fields(
                     cumulative, block = probe.fields([source, before], units)
                 cut = block_cut = None
                 if not cumulative_only:
-                    if not last_cut_only or number in (0, len(layers) - 1):
+                    if not for_numbers or number in (0, len(layers) - 1):
                         (cut,) = probe.fields([source], units, cut=True)
                     block_cut = probe.fields([before], units, cut=True)[0] if number else cut
                 strides[number + 1] = probe.stride(source)
                 fields = (cumulative, cut, block, block_cut)
+                fields = [field.trimmed() if field and for_numbers else field for field in fields]
                 shape = (layer, probe.shape(layer), strides[number + 1])
                 measured.append(LayerFields(*shape, *fields, strides[number]))
                 progress(work[number] / sum(work) * len(batch) / len(inputs))

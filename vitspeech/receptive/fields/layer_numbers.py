@@ -79,7 +79,7 @@ def layer_numbers(
     alone. Inputs are images (B, 3, N, N), or waveforms (B, N) for networks with their front end as `tokens`.
     """
     log_mel = network.tokens.log_mel if source.in_time else None
-    options = {"cumulative_only": cumulative_only, "last_cut_only": True, "progress": progress}
+    options = {"cumulative_only": cumulative_only, "for_numbers": True, "progress": progress}
     measured = iterate_fields(network, inputs, layers, source, **options)
     return [numbers_of(fields, number / len(layers), log_mel) for number, fields in enumerate(measured, 1)]
 
@@ -87,8 +87,6 @@ def layer_numbers(
 def numbers_of(fields: LayerFields, depth: float, log_mel: nn.Module | None) -> LayerNumbers:
     """The numbers of one layer; `log_mel` is the front end of a network for audio."""
     cell = 1.0 if log_mel is None else log_mel.hop_ms
-    names = ("cumulative", "cumulative_cut", "block", "block_cut")
-    fields = replace(fields, **{name: field.trimmed() for name in names if (field := getattr(fields, name))})
 
     def measure_at(step: float) -> Measure:
         """For a field whose neighboring positions are `step` positions of the source apart."""

@@ -83,8 +83,7 @@ class Field:
     @property
     def shares(self) -> Tensor:
         """The field of each input, normalized to sum 1; zero for an input without any gradient: (B, I, J)."""
-        energy = self.energy.double()
-        return energy / energy.sum((1, 2), keepdim=True).clamp(min=1e-300)
+        return self.energy / self.energy.sum((1, 2), keepdim=True, dtype=torch.double).clamp(min=1e-300)
 
     @property
     def mean(self) -> Tensor:

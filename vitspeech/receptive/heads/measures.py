@@ -49,7 +49,7 @@ class HeadMeasures:
 
 @torch.no_grad()
 def head_measures(
-    network: nn.Module, inputs: Tensor, positions: Tensor, *, class_tokens: int = 0, batch: int = 32
+    network: nn.Module, inputs: Tensor, positions: Tensor, *, class_tokens: int = 0, batch: int = 8
 ) -> HeadMeasures:
     """Run the network on the inputs and measure each attention head.
 
