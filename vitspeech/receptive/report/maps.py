@@ -84,7 +84,7 @@ def draw_image_fields(results: Sequence[Result]) -> Figure:
         image = draw_mean(axes, field.mean, norm, (left, right, bottom, top))
         half = layer.cumulative["side_90"].value / 2
         outline(axes, "square with 90 % of the energy", (-half, half), (-half, half))
-        extent = max(half, half_extent(field, axes=(0, 1)))
+        extent = max(half, half_extent(field, norm, axes=(0, 1)))
         down, across = ((span.low - 0.5, span.high + 0.5) for span in field.theoretical)
         if field.known and max(map(abs, (*down, *across))) <= extent:
             outline(axes, "theoretical field", across, down)
@@ -112,7 +112,7 @@ def draw_speech_fields(results: Sequence[Result]) -> Figure:
         early, late = (layer.cell * (float(field.rows[end]) + side) for end, side in ((0, -0.5), (-1, 0.5)))
         top = len(field.columns) - 0.5
         image = draw_mean(axes, field.mean.T, norm, (early, late, -0.5, top), origin="lower")
-        extent = layer.cell * half_extent(field, axes=(0,))
+        extent = layer.cell * half_extent(field, norm, axes=(0,))
         draw_limits(axes, layer, extent, **LIMIT)
         set_symmetric_ticks(axes, extent)
         axes.set(aspect="auto", xlim=(-extent, extent), ylim=(-0.5, top))
@@ -171,12 +171,12 @@ def draw_mean(
     return axes.imshow(values, cmap=colors, norm=norm, extent=extent, origin=origin, interpolation="nearest")
 
 
-def half_extent(field: Field, *, axes: Sequence[int]) -> float:
+def half_extent(field: Field, norm: LogNorm, *, axes: Sequence[int]) -> float:
     """How many cells from its unit a panel extends: to all energy in color, and a theoretical field not much larger.
 
     `axes` are those of the field that count: 0 for rows, 1 for columns.
     """
-    farthest, edges, colored = 0.5, [], field.mean > field.mean.max() / 10**DECADES
+    farthest, edges, colored = 0.5, [], field.mean >= min(norm.vmin, float(field.mean.max()))
     for axis in axes:
         offsets = (field.rows, field.columns)[axis]
         farthest = max(farthest, float(offsets[colored.any(1 - axis)].abs().max()) + 0.5)
