@@ -11,12 +11,9 @@ ort.env.wasm.wasmPaths = new URL("ort/", import.meta.url).href;
 const opened = new Map();
 
 async function read(path) {
-  let answer;
-  try {
-    answer = await fetch(path);
-  } catch {
+  const answer = await fetch(path).catch(() => {
     throw new Error(`${path} could not be loaded: the server does not answer.`);
-  }
+  });
   if (!answer.ok) throw new Error(`${path} could not be loaded: ${answer.status} ${answer.statusText}`);
   return answer;
 }
@@ -38,7 +35,7 @@ async function load(folder) {
   const mistake = mistakes(metadata, schema, "it").next().value;
   if (mistake) throw new Error(`${folder}/model.json is altered, or not the file of an exported model: ${mistake.replace(/^it: /, "")}`);
   const content = new Uint8Array(await (await read(`${folder}/model.onnx`)).arrayBuffer());
-  if (sha256(content) !== metadata.files["model.onnx"]) {
+  if ((await sha256(content)) !== metadata.files["model.onnx"]) {
     throw new Error(`${folder}: model.onnx does not match model.json (another SHA-256). Export the model anew.`);
   }
   let session;
