@@ -18,6 +18,7 @@ from vitspeech.attention.positions import SinusoidalPositions
 from vitspeech.errors import InputError
 
 PART = 128  # tokens processed at once, which bounds the memory of a long push
+FEW = 8  # tokens of a push up to which a convolution is faster as a product
 
 
 class Streamable(Protocol):
@@ -205,7 +206,8 @@ class ConvolutionStream:
             self.waiting, self.gated = waiting, gated
             return x[:, :0]
         self.waiting, self.gated = waiting[:, count:].clone(), gated[:, count:].clone()
-        x = self.block.add_residual(waiting[:, :count], self.module.mix(gated), self.block.convolution_norm)
+        mix = self.module.mix_few if count <= FEW else self.module.mix
+        x = self.block.add_residual(waiting[:, :count], mix(gated), self.block.convolution_norm)
         return self.block.mlp_branch(x)
 
 
