@@ -20,18 +20,18 @@ from vitspeech.data.audio.reading import SAMPLE_RATE_HZ, read_audio, read_clip
 from vitspeech.data.clips.folder import word_recordings
 from vitspeech.data.clips.silence import NOISE, noise_files
 
-KBIT_S = 12
-SPEECH_H = {"train": 1.0, "validation": 0.3}  # of read sentences
+SPEECH_KBIT_S, NOISE_KBIT_S = 9, 12
+SPEECH_H = {"train": 0.9, "validation": 1.0}  # of read sentences
 CLIPS = {"train": 900, "validation": 200}  # single words
 TOGETHER = 20  # single words of a recording
 NOISE_S = 40  # of each recording
 
 
-def write(file: Path, samples: numpy.ndarray) -> None:
+def write(file: Path, samples: numpy.ndarray, kbit_s: int = SPEECH_KBIT_S) -> None:
     """Write int16 samples as Opus; soundfile takes a compression level, which libsndfile makes 6 to 256 kbit/s of."""
     file.parent.mkdir(parents=True, exist_ok=True)
     soundfile.write(
-        file, samples, SAMPLE_RATE_HZ, format="OGG", subtype="OPUS", compression_level=1 - (KBIT_S - 6) / 250
+        file, samples, SAMPLE_RATE_HZ, format="OGG", subtype="OPUS", compression_level=1 - (kbit_s - 6) / 250
     )
 
 
@@ -84,7 +84,8 @@ def main() -> None:
         sentences(args.root / "LibriSpeech" / "train-clean-5", args.folder / "speech", split)
         single_words(commands, args.folder / "speech", split)
     for name, file in noise_files(commands / NOISE).items():
-        write(args.folder / "noise" / f"{Path(name).stem}.opus", read_audio(file)[: NOISE_S * SAMPLE_RATE_HZ].numpy())
+        samples = read_audio(file)[: NOISE_S * SAMPLE_RATE_HZ].numpy()
+        write(args.folder / "noise" / f"{Path(name).stem}.opus", samples, NOISE_KBIT_S)
     files = [file for file in args.folder.rglob("*") if file.is_file()]
     print(f"{len(files)} files, {sum(file.stat().st_size for file in files) / 1e6:.1f} MB")
 

@@ -44,7 +44,7 @@ from vitspeech.spotting.streams import NAMES, OTHERS, SOUNDS, SPEECH, speech_str
 STEPS = numpy.round(numpy.arange(-4, 14.01, 0.1), 1)  # thresholds in logits: 0.018 to 0.9999992
 HALF = int(numpy.flatnonzero(STEPS == 0)[0])  # the step of a probability of one half
 TAIL = 20  # alarms k that the rate is estimated from, or as many as there are
-FEW = 0.5  # alarms at a probability of one half that are assumed if there are none
+FEW = 0.5  # alarms that are assumed besides those that were counted, or at a probability of one half if there are none
 GRID = {
     "token_probability": (0.3, 0.45, 0.6),
     "smoothing_s": (0.04, 0.12, 0.2),
@@ -53,7 +53,7 @@ GRID = {
 }
 LEAST_RATE = 1e-6  # false alarms per hour that may be wanted
 REFRACTORY_S = 0.3  # is tried as well; the ends of two words are rarely closer
-RATE, LOOK_CLIPS, LOOK_HOURS = 0.5, 200, 1.0  # false alarms per hour, words and hours of speech after a training
+RATE, LOOK_CLIPS, LOOK_HOURS = 0.5, 200, 1.1  # false alarms per hour, words and hours of speech after a training
 LASTING = {  # the decoder after a training: a word is sure for 0.2 s, which a sound seldom is, and decided early
     "token_probability": 0.9,
     "smoothing_s": 0.04,
@@ -330,12 +330,17 @@ def save_settings(model: str | Path, settings: SpottingSettings, choice: dict[st
 
 
 def choose_by_more(counts: Counts, more: Counts, rate: float) -> Choice:
-    """The lowest threshold at which weaker settings, whose alarms are `more`, have at most this rate of them in speech.
+    """The lowest threshold at which at most this rate of false alarms is expected in speech, by the lower of two rates.
 
-    With its own settings a model that was just trained has too few alarms for a tail; it has fewer than is expected. If
-    enough words are said to tell, the threshold is below one half only as far as that finds more of them.
+    A model that was just trained has too few alarms for a tail. One rate is the tail of weaker settings, whose alarms
+    are `more`, which bounds it; the other, once there are hours enough, is that of the alarms that were counted and
+    half an alarm (the mean after Jeffreys' prior). If enough words are said to tell, the threshold is below one half
+    only as far as that finds more of them.
     """
     rates, recalls = alarm_rates(more), word_recalls(counts).mean(0)
+    points = [counts.at(dict.fromkeys(counts.words, probability(step))) for step in STEPS]
+    alarms = [counts.alarm_rate(point, 0) for point in points]
+    rates[0] = numpy.minimum(rates[0], [(each["alarms"] + FEW) / max(each["hours"], 1e-9) for each in alarms])
     fits = numpy.flatnonzero(rates[0] <= rate)
     step = max(int(fits[0]), LOWEST) if len(fits) else len(STEPS) - 1
     if counts.said[0].sum() >= TELLING:
@@ -346,7 +351,7 @@ def choose_by_more(counts: Counts, more: Counts, rate: float) -> Choice:
 def settle(folder: Path, model: Model, keywords: Path | None, speech: Sequence[Path]) -> list[str]:
     """Choose the threshold of a model that was just trained for `RATE` false alarms per hour, on validation recordings.
 
-    It takes seconds: few words, at most an hour of speech of each folder, and the settings `LASTING` of the decoder.
+    It takes a minute: few words, at most 1.1 hours of speech of each folder, and the settings `LASTING` of the decoder.
     The card gets the settings.
 
     Returns:
