@@ -107,22 +107,21 @@ def test_an_improbable_alarm_changes_no_rate(logit):
     assert numpy.array_equal(alarm_rates(counts), before)
 
 
-def test_alarms_of_weaker_settings_choose_the_threshold_if_the_hours_cannot_show_the_rate():
+def test_alarms_of_weaker_settings_choose_the_threshold_of_settings_that_have_few():
     more, few = drawn(0), drawn(0, at_half=4.0)
-    wanted = 0.4 / HOURS
-    choice = choose_by_more(few, more, wanted)
-    assert choice.thresholds == choose(more, {"speech": wanted}).thresholds
-    assert choice.expected["speech"] <= wanted
+    choice = choose_by_more(few, more, 2.0)
+    lower = numpy.flatnonzero(STEPS <= math.log(1 / (1 / choice.thresholds["word0"] - 1)) + 1e-6)[-1] - 1
+    assert choice.expected["speech"] <= 2.0 < alarm_rates(more, smooth=True)[0, lower]
     assert numpy.array_equal(choice.point.alarms, few.at(choice.thresholds).alarms)
 
 
-def test_alarms_that_were_counted_and_half_of_one_choose_the_threshold_if_there_are_hours_enough():
-    more, few = drawn(0), drawn(0, at_half=1.0)
-    for alarms in (0, 2):
-        choice = choose_by_more(few, more, (alarms + 0.5) / HOURS)
-        assert choice.point.alarms[0].sum() == alarms and choice.expected["speech"] == (alarms + 0.5) / HOURS
-        lower = {word: sigmoid(math.log(p / (1 - p)) - 0.1) for word, p in choice.thresholds.items()}
-        assert few.at(lower).alarms[0].sum() > alarms  # it is the lowest such threshold
+def test_one_alarm_far_above_the_others_does_not_decide_the_threshold_after_a_training():
+    more, none = drawn(0, at_half=2.0), drawn(0, at_half=0.0)
+    alarms = numpy.flatnonzero(more.condition == 0)
+    before = choose_by_more(none, more, 0.5).thresholds["word0"]
+    more.logit[alarms[more.logit[alarms].argmax()]] = 9.0
+    after = choose_by_more(none, more, 0.5).thresholds["word0"]
+    assert before < after < sigmoid(9.0) < choose(more, {"speech": 0.5}).thresholds["word0"]
 
 
 def test_the_threshold_after_a_training_is_low_unless_many_words_tell_that_it_need_not_be():

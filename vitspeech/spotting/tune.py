@@ -44,7 +44,7 @@ from vitspeech.spotting.streams import NAMES, OTHERS, SOUNDS, SPEECH, speech_str
 STEPS = numpy.round(numpy.arange(-4, 14.01, 0.1), 1)  # thresholds in logits: 0.018 to 0.9999992
 HALF = int(numpy.flatnonzero(STEPS == 0)[0])  # the step of a probability of one half
 TAIL = 20  # alarms k that the rate is estimated from, or as many as there are
-FEW = 0.5  # alarms that are assumed besides those that were counted, or at a probability of one half if there are none
+FEW = 0.5  # alarms at a probability of one half that are assumed if there are none
 GRID = {
     "token_probability": (0.3, 0.45, 0.6),
     "smoothing_s": (0.04, 0.12, 0.2),
@@ -122,8 +122,8 @@ def word_recalls(counts: Counts) -> numpy.ndarray:
     return recalls / numpy.maximum(said, 1)[:, None]
 
 
-def alarm_rates(counts: Counts) -> numpy.ndarray:
-    """The expected false alarms per hour in each condition at each step: (S, G).
+def alarm_rates(counts: Counts, *, smooth: bool = False) -> numpy.ndarray:
+    """The expected false alarms per hour in each condition at each step, see `tail_rates`: (S, G).
 
     Alarms below the lowest step say nothing of the others, and are left out.
     """
@@ -131,7 +131,7 @@ def alarm_rates(counts: Counts) -> numpy.ndarray:
     lowest = counts.at(dict.fromkeys(counts.words, probability(STEPS[0])))
     for condition in range(len(counts.conditions)):
         alarms = numpy.sort(counts.logit[lowest.kept & (counts.condition == condition)])[::-1]
-        rates[condition] = tail_rates(alarms) / max(counts.alarm_rate(lowest, condition)["hours"], 1e-9)
+        rates[condition] = tail_rates(alarms, smooth) / max(counts.alarm_rate(lowest, condition)["hours"], 1e-9)
     return rates
 
 
@@ -140,11 +140,12 @@ def probability(logit: float) -> float:
     return float(1 / (1 + math.exp(-logit)))
 
 
-def tail_rates(values: numpy.ndarray) -> numpy.ndarray:
-    """The expected number of alarms at or above each step: counted below the tail, fitted or counted in it: (G,).
+def tail_rates(values: numpy.ndarray, smooth: bool = False) -> numpy.ndarray:
+    """The expected number of alarms at or above each step: (G,).
 
-    `values` are the logits of alarms, the highest first. Of k alarms, k − 1 are excesses; a scale of 1 is assumed if
-    there are too few.
+    It is counted below the tail; in it, the higher one of fitted and counted, or if `smooth` the fitted one. `values`
+    are the logits of alarms, the highest first. Of k alarms, k − 1 are excesses; a scale of 1 is assumed if there are
+    too few.
     """
     if not len(values):
         return FEW * numpy.exp(-numpy.maximum(STEPS, 0))
@@ -152,7 +153,7 @@ def tail_rates(values: numpy.ndarray) -> numpy.ndarray:
     scale = max((tail - tail[-1]).sum() / (len(tail) - 1), 0.1) if len(tail) > 5 else 1.0
     fitted = len(tail) * numpy.exp(-(STEPS - tail[-1]) / scale)
     counted = (values[None] >= STEPS[:, None]).sum(1)
-    return numpy.where(tail[-1] >= STEPS, counted, numpy.maximum(fitted, counted))
+    return numpy.where(tail[-1] >= STEPS, counted, fitted if smooth else numpy.maximum(fitted, counted))
 
 
 @dataclass(frozen=True)
@@ -330,17 +331,13 @@ def save_settings(model: str | Path, settings: SpottingSettings, choice: dict[st
 
 
 def choose_by_more(counts: Counts, more: Counts, rate: float) -> Choice:
-    """The lowest threshold at which at most this rate of false alarms is expected in speech, by the lower of two rates.
+    """The lowest threshold at which weaker settings, whose alarms are `more`, have at most this rate of them in speech.
 
-    A model that was just trained has too few alarms for a tail. One rate is the tail of weaker settings, whose alarms
-    are `more`, which bounds it; the other, once there are hours enough, is that of the alarms that were counted and
-    half an alarm (the mean after Jeffreys' prior). If enough words are said to tell, the threshold is below one half
+    With its own settings a model that was just trained has too few alarms for a tail; it has fewer than is expected. A
+    single alarm far above the others does not decide. If enough words are said to tell, the threshold is below one half
     only as far as that finds more of them.
     """
-    rates, recalls = alarm_rates(more), word_recalls(counts).mean(0)
-    points = [counts.at(dict.fromkeys(counts.words, probability(step))) for step in STEPS]
-    alarms = [counts.alarm_rate(point, 0) for point in points]
-    rates[0] = numpy.minimum(rates[0], [(each["alarms"] + FEW) / max(each["hours"], 1e-9) for each in alarms])
+    rates, recalls = alarm_rates(more, smooth=True), word_recalls(counts).mean(0)
     fits = numpy.flatnonzero(rates[0] <= rate)
     step = max(int(fits[0]), LOWEST) if len(fits) else len(STEPS) - 1
     if counts.said[0].sum() >= TELLING:
