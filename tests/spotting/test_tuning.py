@@ -131,7 +131,7 @@ def test_the_threshold_after_a_training_is_low_unless_many_words_tell_that_it_ne
     assert none.said[0].sum() == 240
     assert set(choose_by_more(none, more, 100.0).thresholds.values()) == {0.5}
     none.said = none.said // 20
-    assert set(choose_by_more(none, more, 100.0).thresholds.values()) == {sigmoid(-3)}
+    assert set(choose_by_more(none, more, 100.0).thresholds.values()) == {sigmoid(-1.4)}
     assert choose_by_more(none, none, 1e-9).thresholds["word0"] > 0.999
 
 
