@@ -257,3 +257,4 @@ def test_after_training_the_card_gets_a_threshold_for_the_speech_of_validation(t
     assert "no recordings of go" in missing
     assert "alarms" not in settle(model, spotter(), words, [])[0]
     assert len(settle(model, spotter(), None, [speech])) == 1  # nothing to count in
+    assert read_json(model / "card.json")["spotting"]["thresholds"] == 0.05  # nobody was recorded: it is never sure

@@ -10,6 +10,7 @@ import vitspeech
 from vitspeech.data.keywords.module import Keywords
 from vitspeech.errors import InputError
 from vitspeech.tasks import Spotting, spotting
+from vitspeech.tasks.optimizer import parameter_groups
 
 SAMPLES = 8000
 
@@ -120,3 +121,22 @@ def test_a_folder_that_is_gone_does_not_end_a_finished_training(monkeypatch, tmp
     monkeypatch.setattr(spotting, "load", gone)
     data = Keywords(recordings=None, root=str(tmp_path), words=["go"], synthesized=1)
     assert "speech: no such folder" in task(network()).remarks(tmp_path, data)[0]
+
+
+def test_frozen_blocks_and_the_front_end_keep_their_weights_and_their_statistics(clips):
+    net = network(left=4, right=2, drop_path=0.5)
+    made = task(net, frozen_blocks=1).train()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    made.loss((clips, torch.arange(8) % 4)).backward()
+    torch.optim.SGD(parameter_groups(net), lr=0.1).step()
+    changed = {name for name, value in net.state_dict().items() if not torch.equal(value, before[name])}
+    assert changed and all(name.startswith(("encoder.blocks.1.", "encoder.norm.", "head.")) for name in changed)
+    trained = {name for name, parameter in net.named_parameters() if parameter.grad is not None}
+    assert trained == {name for name, _ in net.named_parameters() if not name.startswith(("tokens.", "encoder.blocks.0."))}
+    assert net.encoder.blocks[1].training and not net.encoder.blocks[0].training and not net.tokens.training
+    assert not made.eval().training
+
+
+def test_more_frozen_blocks_than_there_are_are_refused():
+    with pytest.raises(InputError, match=r"frozen_blocks=3"):
+        Spotting(network(), frozen_blocks=3)

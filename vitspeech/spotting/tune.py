@@ -62,6 +62,7 @@ LASTING = {  # the decoder after a training: a word is sure for 0.2 s, which a s
     "refractory_s": REFRACTORY_S,
 }
 FLEETING = {"token_probability": 0.3, "shortest_s": 0.04}  # has more alarms, of which their tail is known better
+UNSURE = {"token_probability": 0.3, "shortest_s": 0.12, "thresholds": 0.05}  # of words that were only synthesized
 TELLING = 20  # words said, from which on those that are found tell how low the threshold should be
 # The step of the lowest threshold after a training, 0.2: `speech-encoder` has heard the validation speakers, who therefore
 # cause fewer false alarms than others.
@@ -351,7 +352,7 @@ def settle(folder: Path, model: Model, keywords: Path | None, speech: Sequence[P
     """Choose the threshold of a model that was just trained for `RATE` false alarms per hour, on validation recordings.
 
     It takes a minute: few words, at most 1.1 hours of speech of each folder, and the settings `LASTING` of the decoder.
-    The card gets the settings.
+    Without recordings it is `UNSURE`. The card gets the settings.
 
     Returns:
         One or two lines: the threshold, what it misses and takes for a word, and the words without recordings.
@@ -384,9 +385,11 @@ def settle(folder: Path, model: Model, keywords: Path | None, speech: Sequence[P
                 f", with {alarms['alarms']} false alarms in {alarms['hours']:.2f} h of speech; expect about "
                 f"{number(choice.expected[SPEECH])} per hour (vitspeech tune sets another rate)"
             )
+    else:
+        save_settings(folder, replace(settings, **UNSURE), {"split": "synthesized"})
     if missing := [word for word in words if word not in recorded]:
         lines.append(
             f"no recordings of {some_names(missing)} in validation: how often people are missed is not known, and from "
-            "synthesized voices alone it is most of the time; record each word ten times (vitspeech record)"
+            "synthesized voices alone it is often; record each word ten times (vitspeech record)"
         )
     return lines

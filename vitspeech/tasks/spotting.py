@@ -5,7 +5,7 @@ Shapes: B batch, R clips per row, N samples of a clip, T tokens of a row, C clas
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import lightning
 import torch
@@ -40,6 +40,8 @@ class Spotting(Classification):
         clips_per_row: Clips in a row, R. A batch that it does not divide has shorter rows.
         rejection: Weight of the question whether there is a keyword; 1 is the plain cross-entropy. Other values need
             labels that end with `unknown` and `silence`.
+        frozen_blocks: First blocks of the encoder that keep the weights which the training starts from, as does the
+            front end; 0: everything is trained.
         **classification: The other arguments of `Classification`: `label_smoothing`, `distillation` (teachers hear
             single clips), `warmup`, `decay`, `compile`.
     """
@@ -51,6 +53,7 @@ class Spotting(Classification):
         *,
         clips_per_row: int = 4,
         rejection: float = 1.0,
+        frozen_blocks: int = 0,
         **classification: Any,
     ) -> None:
         super().__init__(network, optimizer, **classification)
@@ -59,7 +62,17 @@ class Spotting(Classification):
         if not hasattr(network, "forward_frames") or not hasattr(network, "pooling"):
             raise InputError(f"Spotting: {type(network).__name__} has no logits of single tokens; use SpeechClassifier")
         check_pooling(network)
+        check_number("frozen_blocks", frozen_blocks, 0, len(getattr(network.encoder, "blocks", ())))
         self.clips_per_row, self.rejection, self.compiled_frames = clips_per_row, rejection, None
+        self.frozen = [network.tokens, *network.encoder.blocks[:frozen_blocks]] if frozen_blocks else []
+        for part in self.frozen:
+            part.requires_grad_(False)
+
+    def train(self, mode: bool = True) -> Self:
+        super().train(mode)
+        for part in self.frozen if mode else ():
+            part.eval()
+        return self
 
     def bind_labels(self, data: lightning.LightningDataModule) -> None:
         super().bind_labels(data)
@@ -95,7 +108,7 @@ class Spotting(Classification):
         if isinstance(data, Keywords) and epoch and 4 * epoch // epochs > 4 * (epoch - 1) // epochs:
             self.network.eval()
             data.mine(lambda sound: self.network.forward_frames(sound.to(self.device)).cpu(), epoch)
-            self.network.train()
+            self.train()
 
     def clip_logits(self, clips: Tensor) -> Tensor:
         """The logits of clips in rows: (B, N) -> (B, C)."""
