@@ -1,6 +1,6 @@
 """Make `checkpoints/background`: the speech and noise that spotters of own words learn to reject, as Opus files.
 
-python docs/results/background.py ROOT checkpoints/background    # ROOT has LibriSpeech/ and SpeechCommands/; some minutes
+python docs/results/background.py ROOT checkpoints/background    # ROOT has LibriSpeech/ and SpeechCommands/
 
 speech/ has sentences of LibriSpeech train-clean-5 in LibriSpeech's layout, and single words of Speech Commands one
 after another, by training and validation speakers of `vitspeech.data.audio.continuous.speech_split`; none of the test.

@@ -110,8 +110,8 @@ def test_an_improbable_alarm_changes_no_rate(logit):
 def test_alarms_of_weaker_settings_choose_the_threshold_of_settings_that_have_few():
     more, few = drawn(0), drawn(0, at_half=4.0)
     choice = choose_by_more(few, more, 2.0)
-    lower = numpy.flatnonzero(STEPS <= math.log(1 / (1 / choice.thresholds["word0"] - 1)) + 1e-6)[-1] - 1
-    assert choice.expected["speech"] <= 2.0 < alarm_rates(more, smooth=True)[0, lower]
+    step = numpy.abs(1 / (1 + numpy.exp(-STEPS)) - choice.thresholds["word0"]).argmin()
+    assert choice.expected["speech"] <= 2.0 < alarm_rates(more, smooth=True)[0, step - 1]
     assert numpy.array_equal(choice.point.alarms, few.at(choice.thresholds).alarms)
 
 
