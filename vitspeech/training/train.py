@@ -72,6 +72,7 @@ QUIET = (
     ".*treespec, LeafSpec",
     "You're using the WeightAveraging callback with a model that overrides the configure_model",  # for FSDP2 only
     "You're resuming from a checkpoint that ended before the epoch ended",  # `Batches` begins where it ended
+    r"Found \d+ module\(s\) in eval mode at the start of training",  # the frozen ones of `Spotting`
 )
 
 
