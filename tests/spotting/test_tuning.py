@@ -256,5 +256,9 @@ def test_after_training_the_card_gets_a_threshold_for_the_speech_of_validation(t
     assert f"{rates[1]['alarms']} false alarms in {rates[1]['hours']:.2f} h" in line
     assert "no recordings of go" in missing
     assert "alarms" not in settle(model, spotter(), words, [])[0]
+    before = read_json(model / "card.json")["spotting"]
+    monkeypatch.setattr("vitspeech.spotting.tune.word_recordings", lambda *_: {"validation": []})
+    settle(model, spotter(), words, [speech])  # people were recorded, none of them for validation
+    assert read_json(model / "card.json")["spotting"] == before
     assert len(settle(model, spotter(), None, [speech])) == 1  # nothing to count in
     assert read_json(model / "card.json")["spotting"]["thresholds"] == 0.05  # nobody was recorded: it is never sure

@@ -385,7 +385,7 @@ def settle(folder: Path, model: Model, keywords: Path | None, speech: Sequence[P
                 f", with {alarms['alarms']} false alarms in {alarms['hours']:.2f} h of speech; expect about "
                 f"{number(choice.expected[SPEECH])} per hour (vitspeech tune sets another rate)"
             )
-    else:
+    elif keywords is None:
         save_settings(folder, replace(settings, **UNSURE), {"split": "synthesized"})
     if missing := [word for word in words if word not in recorded]:
         lines.append(

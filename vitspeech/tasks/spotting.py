@@ -70,7 +70,7 @@ class Spotting(Classification):
 
     def train(self, mode: bool = True) -> Self:
         super().train(mode)
-        for part in self.frozen if mode else ():
+        for part in self.frozen:
             part.eval()
         return self
 
