@@ -74,15 +74,15 @@ DETAILS = {  # pages of docs/
     "read books": "results/librispeech.md",
 }
 PURPOSES = {  # models of the front page, and what they do
-    "vit-cifar10": "ten classes of images, ViT",
-    "cnn-cifar10": "ten classes of images, CNN",
-    "speech-commands-causal": "twelve words, live with the least latency",
+    "vit-cifar10": "classifies images into ten classes, ViT",
+    "cnn-cifar10": "classifies images into ten classes, CNN",
+    "speech-commands-causal": "classifies twelve words, live, with the lowest latency",
     "keywords-12": "spots twelve words among everything else, live",
     "wake-words": 'spots "smart mirror" and "view glass", live',
-    "speech-encoder": "where spotters of your own words start",
-    "spoken-words-ctc": "sequences of the twelve words, live",
-    "spoken-words-attention": "sequences of the twelve words",
-    "spoken-words-labels": "starts and ends of the twelve words, live",
+    "speech-encoder": "starting point for spotters of your own words",
+    "spoken-words-ctc": "transcribes sequences of the twelve words, live",
+    "spoken-words-attention": "transcribes sequences of the twelve words",
+    "spoken-words-labels": "finds starts and ends of the twelve words, live",
     "librispeech-5h-ctc": "transcribes read English, roughly",
 }
 METRICS = {  # others: accuracy
