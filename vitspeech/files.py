@@ -224,19 +224,19 @@ def check_regular(path: Path) -> None:
         raise InputError(f"{path}: empty (0 bytes)")
 
 
-def check_links(folder: str | Path, names: Iterable[str | Path] | None = None) -> None:
+def check_links(folder: str | Path, names: Iterable[str | Path]) -> None:
     """Refuse links that lead out of a folder, which somebody else may have put there, before it is read or written.
 
     Args:
         folder: The folder, or a link to it.
-        names: Files and folders in it, as paths, that are checked with all that is in them; `None` checks everything.
+        names: Files and folders in it, as paths, that are checked with all that is in them.
     """
     root = Path(os.path.realpath(folder))
 
     def leads_out(path: Path) -> bool:
         return not Path(os.path.realpath(path)).is_relative_to(root)
 
-    for name in os.listdir(root) if names is None else names:
+    for name in names:
         for path in chain([root / name], (root / name).rglob("*")):
             if leads_out(path):
                 above = [parent for parent in path.parents if parent.is_relative_to(root)]
