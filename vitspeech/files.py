@@ -298,11 +298,6 @@ def read_text(path: str | Path, *, most_bytes: int = MOST_BYTES) -> str:
         raise InputError(f"{path}: line {line}: not UTF-8; save it as UTF-8 text") from None
 
 
-def read_yaml(path: str | Path) -> Any:
-    """The contents of a YAML file: `None`, booleans, numbers, strings, lists and dictionaries. Dates stay strings."""
-    return parse_yaml(read_text(path), str(path))
-
-
 def read_json(path: str | Path, *, most_bytes: int = MOST_BYTES) -> Any:
     """The contents of a JSON file."""
     try:
@@ -340,8 +335,9 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
 Loader.add_constructor("tag:yaml.org,2002:int", Loader.construct_integer)
 
 
-def parse_yaml(text: str, name: str) -> Any:
-    """The contents of a YAML text; `name` is what messages call it."""
+def read_yaml(path: str | Path) -> Any:
+    """The contents of a YAML file: `None`, booleans, numbers, strings, lists and dictionaries. Dates stay strings."""
+    text = read_text(path)
     try:
         depth = 0
         for event in yaml.parse(text, Loader):  # before nodes are made: for deep nesting, libyaml overflows the stack
@@ -354,8 +350,8 @@ def parse_yaml(text: str, name: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"line {mark.line + 1}: " if mark else ""
-        raise InputError(f"{name}: cannot be read: {place}{error.problem or error.context}") from None
+        raise InputError(f"{path}: cannot be read: {place}{error.problem or error.context}") from None
     except yaml.reader.ReaderError as error:
-        raise InputError(f"{name}: cannot be read: {error.reason}") from None
+        raise InputError(f"{path}: cannot be read: {error.reason}") from None
     except (ValueError, LookupError, AttributeError, OverflowError):  # `!!int x`, `!!int`, `!!bool x`, `!!timestamp x`
-        raise InputError(f"{name}: cannot be read: a value does not fit its tag") from None
+        raise InputError(f"{path}: cannot be read: a value does not fit its tag") from None
