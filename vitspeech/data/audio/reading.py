@@ -213,9 +213,9 @@ def resampling_ratio(rate_hz: int, sample_rate_hz: int) -> Fraction:
     return Fraction(rate_hz, sample_rate_hz).limit_denominator(1000)
 
 
-def resampled_length(frames: int, rate_hz: int, sample_rate_hz: int = SAMPLE_RATE_HZ) -> int:
+def resampled_length(frames: int, rate_hz: int) -> int:
     """The number of samples that `read_audio` makes of so many frames; torchaudio rounds in single precision."""
-    ratio = resampling_ratio(rate_hz, sample_rate_hz)
+    ratio = resampling_ratio(rate_hz, SAMPLE_RATE_HZ)
     return frames if ratio == 1 else math.ceil(numpy.float32(frames * ratio.denominator / ratio.numerator))
 
 
@@ -254,16 +254,14 @@ def fit_length(samples: Tensor, length: int) -> Tensor:
     return torch.from_numpy(levels.fit_length(samples.numpy(), length))
 
 
-def read_clips(
-    files: Iterable[str | Path], length: int, *, sample_rate_hz: int = SAMPLE_RATE_HZ, split: str = "all"
-) -> Tensor:
+def read_clips(files: Iterable[str | Path], length: int, *, sample_rate_hz: int = SAMPLE_RATE_HZ) -> Tensor:
     """Read files as clips of `length` samples (see `fit_length`), in their order: int16 (F, L).
 
-    Files that cannot be read are named in one `InputError`, where they are called files of `split`. Warns once about
-    silent recordings, in which no sample exceeds -66 dBFS, and once about clipped ones, of which at least 8 samples and
-    0.1 % of all samples are at full scale. Of 15,062 clips of Speech Commands, 2 are silent and 138 are clipped.
+    Files that cannot be read are named in one `InputError`. Warns once about silent recordings, in which no sample
+    exceeds -66 dBFS, and once about clipped ones, of which at least 8 samples and 0.1 % of all samples are at full
+    scale. Of 15,062 clips of Speech Commands, 2 are silent and 138 are clipped.
     """
-    return readable_clips([*files], length, sample_rate_hz=sample_rate_hz, split=split)[0]
+    return readable_clips([*files], length, sample_rate_hz=sample_rate_hz)[0]
 
 
 def readable_clips(
