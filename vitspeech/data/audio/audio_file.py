@@ -162,14 +162,12 @@ class AudioFile:
 
     def length_of(self, file: SoundFile, part: Part) -> int:
         """The number of samples of an opened part, whose header and libsndfile's log are checked."""
-        log, length, problem = file.extra_info, part.frames or file.frames, ""
+        log, length = file.extra_info, part.frames or file.frames
         sizes = STATED_BYTES.search(log)
         if sizes and int(sizes[2]) < int(sizes[1]) < UNKNOWN_BYTES:
-            problem = f"truncated: {int(sizes[2]):,} of {int(sizes[1]):,} bytes are present"
-        if length == UNKNOWN_FRAMES and not problem:
+            self.refuse(f"truncated: {int(sizes[2]):,} of {int(sizes[1]):,} bytes are present")
+        if length == UNKNOWN_FRAMES:
             part.is_open, length = True, sum(iter(lambda: len(file.read(BLOCK, "int16")), 0))
-        if problem:
-            self.refuse(problem)
         if sizes or part.is_open or NO_END.search(log):
             self.notes.add(UNMARKED)
         return length
