@@ -39,12 +39,8 @@ def join_halves(first: numpy.ndarray, second: numpy.ndarray) -> numpy.ndarray:
 def half(clip: numpy.ndarray, keep_first: bool) -> numpy.ndarray:
     """One half of a word at the edge of the clip, as in a window that the word enters or leaves: int16 (N,) -> (N,)."""
     part = clip[: center(clip)] if keep_first else clip[center(clip) :]
-    cut = numpy.zeros_like(clip)
-    if keep_first:
-        cut[len(cut) - len(part) :] = part
-    else:
-        cut[: len(part)] = part
-    return cut
+    missing = len(clip) - len(part)
+    return numpy.pad(part, (missing, 0) if keep_first else (0, missing))
 
 
 def center(clip: numpy.ndarray) -> int:
