@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from vitspeech.data.audio.synthesis import SPLITS, Synthesizer, accents, is_within, resample, trim
+from vitspeech.data.audio.synthesis import SPLITS, Synthesizer, is_within, resample, trim
 from vitspeech.errors import InputError, MissingExtraError
 
 COPIES = 4  # an utterance is heard at so many speeds: a network takes up to a second for one
@@ -160,11 +160,10 @@ class NeuralVoices:
         folder: Piper voices, each `NAME.onnx` with `NAME.onnx.json`, or Kokoro-82M: `*.onnx`, `voices*.bin` or `*.npz`
             with the styles of voices, and `config.json` with `vocab`. If none of Kokoro's voices is of the language,
             but the network speaks it, all of them speak it, with their accents.
-        language: As in `accents`.
+        language: As in `vitspeech.data.audio.synthesis.accents`.
     """
 
     def __init__(self, folder: str | Path, language: str = "en") -> None:
-        accents(language)
         self.folder, self.language = Path(folder), language
         files = sorted(self.folder.glob("*.onnx"))
         if not files:
