@@ -52,15 +52,15 @@ class GraphNetwork(nn.Module):
     Args:
         network: The network that was exported; its attributes are those of this module.
         spec: How it was exported: `images`, `clips` or `stream`.
-        sessions: Sessions of its graphs, by the name of their file.
+        running: The session of its graph.
 
     Shape:
         What the network takes and returns. A batch of waveforms is streamed one by one.
     """
 
-    def __init__(self, network: nn.Module, spec: ExportSpec, sessions: Mapping[str, Any]) -> None:
+    def __init__(self, network: nn.Module, spec: ExportSpec, running: Any) -> None:
         super().__init__()
-        self.network, self.spec, self.session = network, spec, sessions[FILE]
+        self.network, self.spec, self.session = network, spec, running
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -126,7 +126,7 @@ def measured(model: Model, spec: ExportSpec, graph: bytes, data: LightningDataMo
     """The main metric, `bytes`, and median `milliseconds` of one input (an image, a clip, or a step) on one core."""
     running = session(graph)
     search = Search(**model.card.get("metrics", {}).get("search", {}))
-    network = GraphNetwork(model.network, spec, {FILE: running}).eval()
+    network = GraphNetwork(model.network, spec, running).eval()
     name, value = find_task(model.task, model.trust).evaluate(network, data, search=search).headline
     feeds, times = {name: tensor[:1].numpy() for name, tensor in spec.graphs[FILE].inputs.items()}, []
     for _ in range(WARM_UP + RUNS):
@@ -179,7 +179,7 @@ def front_ends(module: torch.nn.Module) -> tuple[str, ...]:
 def calibration(spec: ExportSpec, data: LightningDataModule) -> Iterator[Mapping[str, numpy.ndarray]]:
     """Inputs from the validation split."""
     data.setup("fit")
-    network = GraphNetwork(torch.nn.Identity(), spec, {FILE: None})
+    network = GraphNetwork(torch.nn.Identity(), spec, None)
     for inputs, *_ in itertools.islice(data.val_dataloader(), CALIBRATED):
         inputs = data.normalize(inputs)
         name = next(iter(spec.graphs[FILE].inputs))
