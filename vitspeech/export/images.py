@@ -120,7 +120,7 @@ def name_of(network: nn.Module) -> str:
     return type(unwrapped(network)).__name__
 
 
-def image_spec(model: Model, attention: bool = False) -> ExportSpec:
+def image_spec(model: Model, attention: bool) -> ExportSpec:
     """How an image classifier is exported; an `InputError` if there are no attention weights to export."""
     preprocessing = model.preprocessing
     side, module = preprocessing["image"], ImageGraph(model.network, preprocessing).eval()

@@ -94,9 +94,9 @@ def softmax(logits: numpy.ndarray) -> numpy.ndarray:
     return powers / powers.sum(-1, keepdims=True)
 
 
-def most_probable(labels: list[str], probabilities: numpy.ndarray, count: int = 3) -> str:
-    """The most probable labels as text: probabilities (C,) -> `cat 0.98, dog 0.01, frog 0.00`."""
-    best = numpy.argsort(-probabilities, kind="stable")[:count]
+def most_probable(labels: list[str], probabilities: numpy.ndarray) -> str:
+    """The three most probable labels as text: probabilities (C,) -> `cat 0.98, dog 0.01, frog 0.00`."""
+    best = numpy.argsort(-probabilities, kind="stable")[:3]
     return ", ".join(f"{labels[index]} {probabilities[index]:.3f}" for index in best)
 
 
