@@ -82,7 +82,7 @@ def to_onnx(graph: Graph) -> "onnx.ModelProto":  # noqa: F821
     if torch.__version__ < (2, 11):  # earlier ones write graphs that ONNX Runtime refuses, or of one length
         raise InputError(f"an export needs torch 2.11 or later; this is {torch.__version__}")
     try:
-        import onnx
+        import onnx  # noqa: F401  (the class of the graph)
         import onnxruntime  # noqa: F401  (runs the graph)
         import onnxscript  # noqa: F401  (torch.onnx needs it)
     except ImportError:
@@ -106,9 +106,7 @@ def to_onnx(graph: Graph) -> "onnx.ModelProto":  # noqa: F821
             raise InputError(
                 f"{name_of(module)} can't be exported: {cause(error, module)}; nothing is written"
             ) from error
-    stream = io.BytesIO()
-    onnx.save(program.model_proto, stream)
-    exported = onnx.load_from_string(stream.getvalue())
+    exported = program.model_proto
     name_nodes(exported)
     strip(exported)
     return exported
