@@ -1,6 +1,8 @@
 // Resampling of sound that arrives in parts: a linear-phase low-pass (windowed sinc, Kaiser), one phase for each place that an
 // output sample can have between two input samples.
 
+import { joined } from "./stream.js";
+
 const CROSSINGS = 32; // zero crossings of the sinc on each side
 const BETA = 9; // of the Kaiser window: about 90 dB of attenuation
 const PASSED = 0.94; // cutoff, as a fraction of the lower Nyquist frequency
@@ -48,9 +50,7 @@ export class Resampler {
   /** The next samples: Float32Array -> those that are final at the new rate. */
   push(samples) {
     if (!this.kernels.length) return samples;
-    const all = new Float32Array(this.kept.length + samples.length), out = [];
-    all.set(this.kept);
-    all.set(samples, this.kept.length);
+    const all = joined([this.kept, samples]), out = [];
     while (this.first + 2 * this.half <= all.length) {
       const kernel = this.kernels[this.phase];
       let sum = 0;

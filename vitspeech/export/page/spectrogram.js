@@ -1,5 +1,7 @@
 // A spectrogram for the eye: 25 ms windows every 10 ms, bands on the mel scale. The models compute their own.
 
+import { joined } from "./stream.js";
+
 export const BANDS = 64;
 export const COLUMN_S = 0.01;
 const FLOOR_DB = -95, RANGE_DB = 75;
@@ -18,18 +20,12 @@ export class Spectrogram {
       const low = Math.floor(edge(band));
       return [low, Math.max(low + 1, Math.floor(edge(band + 1)))];
     });
-    this.restart();
-  }
-
-  restart() {
     this.kept = new Float32Array(0);
   }
 
   /** The next samples -> columns, Uint8Array of BANDS levels, lowest band first. */
   push(samples) {
-    const all = new Float32Array(this.kept.length + samples.length), columns = [];
-    all.set(this.kept);
-    all.set(samples, this.kept.length);
+    const all = joined([this.kept, samples]), columns = [];
     let first = 0;
     for (; first + this.window.length <= all.length; first += this.hop) columns.push(this.column(all, first));
     this.kept = all.slice(first);

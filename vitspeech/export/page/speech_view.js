@@ -1,12 +1,11 @@
 // What the page of speech models shows of a recording: drawings, words, probabilities, attention and speed, and the time looked at.
 
 import { choice, element } from "./main.js";
-import { classNames, decoderOf } from "./decoding.js";
+import { NO_WORDS, classNames, decoderOf } from "./decoding.js";
 import { LEFT, drawAttention, drawProbabilities, drawSound, spanOf } from "./timeline.js";
 
 const LISTED = 8; // labels with a bar
 const MOST_NAMED = 60; // labels that are named before the first word
-const OTHERS = ["unknown", "silence"]; // labels that are not said
 
 export class SpeechView {
   constructor() {
@@ -74,7 +73,7 @@ export class SpeechView {
 
   /** Show what can be said; words take its place. */
   say() {
-    const labels = this.metadata.labels.filter((label) => !OTHERS.includes(label));
+    const labels = this.metadata.labels.filter((label) => !NO_WORDS.includes(label));
     this.isText = labels.every((label) => [...label].length === 1) || labels.some((label) => label.startsWith("▁"));
     const first = labels.length > MOST_NAMED ? [...labels.slice(0, MOST_NAMED), "…"] : labels;
     this.said.replaceChildren(this.isText ? "It transcribes speech." : `It knows: ${first.join(", ")}.`);
