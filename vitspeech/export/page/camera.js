@@ -4,7 +4,6 @@ const REASONS = {
   NotAllowedError: "The camera was refused. Allow it in the browser's settings of this page, then try again.",
   NotFoundError: "No camera was found.",
   NotReadableError: "The camera can't be read; another program may be using it.",
-  OverconstrainedError: "No camera was found.",
 };
 
 /**

@@ -44,8 +44,8 @@ function ask(action, parts = {}, moved = []) {
  * Tensors are {type, data, dims}, such as {type: "float32", data: Float32Array, dims: [1, 640]}.
  *   run(feeds) -> {outputs: {name: tensor}, ms}: one call of the graph
  *   begin(): a stream begins a recording
- *   push(samples), end() -> [{index, step, rows: [Float32Array], attention: [Float32Array], ms}]: what each step computed;
- *     `rows` is empty and `index` null where no token came out, otherwise `index` counts the tokens
+ *   push(samples), end() -> [{step, rows: [Float32Array], attention: [Float32Array], ms}]: what each step computed;
+ *     `rows` is empty where no token came out
  */
 export async function open(folder) {
   const metadata = await ask("open", { folder });

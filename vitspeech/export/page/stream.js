@@ -13,7 +13,7 @@ export class Stream {
     const { lead_in_samples, state_size } = this.metadata;
     this.pending = new Float32Array(lead_in_samples);
     this.state = new Float32Array(state_size);
-    this.step = this.tokens = 0;
+    this.step = 0;
   }
 
   /** Process the next samples: Float32Array within ±1 -> one result for each step. */
@@ -50,7 +50,7 @@ export class Stream {
     const isToken = outputs.valid_out.data[0] > 0.5;
     for (let first = 0; isToken && first < data.length; first += classes) rows.push(data.slice(first, first + classes));
     const attention = this.metadata.attention.map(({ output }) => outputs[output].data);
-    return { index: isToken ? this.tokens++ : null, step: this.step++, rows, attention, ms };
+    return { step: this.step++, rows, attention, ms };
   }
 }
 
@@ -64,7 +64,7 @@ export class ClipStream {
 
   begin() {
     this.pending = new Float32Array(0);
-    this.tokens = 0;
+    this.step = 0;
   }
 
   async push(samples) {
@@ -81,14 +81,14 @@ export class ClipStream {
   async end() {
     const clip = new Float32Array(this.metadata.window_samples);
     clip.set(this.pending.slice(0, clip.length));
-    const results = this.tokens || !this.pending.length ? [] : [await this.clip(clip)];
+    const results = this.step || !this.pending.length ? [] : [await this.clip(clip)];
     this.begin();
     return results;
   }
 
   async clip(samples) {
     const { outputs, ms } = await this.run({ samples: { type: "float32", data: samples, dims: [1, samples.length] } });
-    return { index: this.tokens, step: this.tokens++, rows: [outputs.logits.data], attention: [], ms };
+    return { step: this.step++, rows: [outputs.logits.data], attention: [], ms };
   }
 }
 
