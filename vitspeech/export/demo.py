@@ -53,7 +53,7 @@ SHA256 = {
 }
 INDEX = "npm_config_registry"  # the variable in which npm, too, looks for the address of a package index
 TIMEOUT_S = 60  # without an answer
-MOST_BYTES = 2**27  # of a file of onnxruntime-web, or of its archive
+MOST_BYTES = 2**27  # of an archive of onnxruntime-web, and of a file in it
 OWN_HOST = re.compile(r"(127\.0\.0\.1|localhost)(:\d{1,5})?", re.IGNORECASE | re.ASCII)
 
 
@@ -192,16 +192,10 @@ def cache_folder() -> Path:
 def read(source: Path) -> dict[str, bytes]:
     """The files of a folder or an archive, if they are there and of this version."""
     needed = f"it must have {', '.join(SHA256)} of {PACKAGE}"
-    contents = {}
     try:
         if source.is_dir():
             folder = source / "dist" if (source / "dist").is_dir() else source
-            paths = {name: folder / name for name in SHA256}
-            contents = {
-                name: path.read_bytes()
-                for name, path in paths.items()
-                if path.is_file() and path.stat().st_size <= MOST_BYTES
-            }
+            contents = {name: (folder / name).read_bytes() for name in SHA256 if (folder / name).is_file()}
         else:
             check_regular(source)
             with tarfile.open(source) as archive:
