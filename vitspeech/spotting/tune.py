@@ -64,9 +64,8 @@ LASTING = {  # the decoder after a training: a word is sure for 0.2 s, which a s
 FLEETING = {"token_probability": 0.3, "shortest_s": 0.04}  # has more alarms, of which their tail is known better
 UNSURE = {"token_probability": 0.3, "shortest_s": 0.12, "thresholds": 0.05}  # of words that were only synthesized
 TELLING = 20  # words said, from which on those that are found tell how low the threshold should be
-# The step of the lowest threshold after a training, 0.2: `speech-encoder` has heard the validation speakers, who
-# therefore cause fewer false alarms than others.
-LOWEST = int(numpy.flatnonzero(STEPS == -1.4)[0])
+# The step of the lowest threshold after a training, 0.1: below it, few hours say little (docs/history/spotting.md).
+LOWEST = int(numpy.flatnonzero(STEPS == -2.2)[0])
 
 
 @dataclass(frozen=True)
