@@ -3,9 +3,9 @@
 python docs/results/speech_encoder.py ROOT ROOT/speech_encoder    # ROOT has LibriSpeech/ and SpeechCommands/; 3 minutes
 
 The folder gets train.csv, validation.csv and test.csv, and the synthesized recordings. The other recordings stay where
-they are. Test speakers of sentences are those of `vitspeech.data.audio.continuous.speech_split`, as for a spotter; one
-of its validation speakers is for validation, and all others are for training. Speakers of single words are those of the
-official splits. The words in `UNHEARD` are left out: spotters of them show what the encoder is worth for words that it
+they are. Speakers of sentences are split as for a spotter (`vitspeech.data.audio.continuous.speech_split`), so a spotter
+chooses its thresholds on speakers whom the encoder has not heard. Speakers of single words are those of the official
+splits. The words in `UNHEARD` are left out: spotters of them show what the encoder is worth for words that it
 has not heard.
 """
 
@@ -91,9 +91,7 @@ def main() -> None:
     words = word_recordings(args.root / "SpeechCommands" / "speech_commands_v0.02")
     for name in ("spoken", "speeds"):
         (args.folder / name).mkdir(parents=True, exist_ok=True)
-    held_out = max(item.speaker for item in speech_split(speech, "validation"))
-    learned = speech_split(speech, "train") + speech_split(speech, "validation")
-    sentences = read([item for item in learned if item.speaker != held_out])
+    sentences = read(speech_split(speech, "train"))
     rows = {
         "train": [
             *sentences,
@@ -101,7 +99,7 @@ def main() -> None:
             *said(words["train"]),
             *spoken(sentences, args.folder / "spoken"),
         ],
-        "validation": read([item for item in learned if item.speaker == held_out]),
+        "validation": read(speech_split(speech, "validation")),
         "test": read(speech_split(speech, "test")),
     }
     for split, items in rows.items():
