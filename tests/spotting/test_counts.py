@@ -5,7 +5,7 @@ import math
 import numpy
 import pytest
 import torch
-from spotting_data import spotter, write_speech, write_words
+from spotting_data import spotter, write, write_speech, write_words
 
 from vitspeech.decoding.keywords import Detection, SpottingSettings
 from vitspeech.inference.spotting import WordSpotter
@@ -151,6 +151,15 @@ def test_thresholds_are_those_of_each_word():
 def measurement(tmp_path_factory):
     root = tmp_path_factory.mktemp("heard")
     return measure(spotter(), Plan(write_words(root / "words"), write_speech(root / "speech"), split="all", clips=12))
+
+
+def test_odd_recordings_are_named_in_one_warning(tmp_path):
+    for name in ("bell.wav", "door.wav"):
+        write(tmp_path / name, numpy.zeros(16_000))
+    with pytest.warns(UserWarning) as warned:
+        measure(spotter(), Plan(sounds=tmp_path))
+    (text,) = (str(item.message) for item in warned if "silent" in str(item.message))
+    assert text.startswith("2 recordings are silent") and "bell.wav" in text and "door.wav" in text
 
 
 @pytest.mark.parametrize("refractory_s", [0.0, 0.7])

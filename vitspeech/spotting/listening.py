@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from vitspeech.checkpoint.model import Model
 from vitspeech.data.audio.continuous import occurrences
+from vitspeech.data.audio.reading import Notes
 from vitspeech.decoding.keywords import NO_WORDS, Detection, SpottingSettings
 from vitspeech.inference.spotting import WordSpotter
 from vitspeech.spotting.streams import KEYWORDS, SPEECH, MakeStreams, Recording, SaidWord, Stream
@@ -74,10 +75,10 @@ class Listener:
         self.seconds = self.computing_s = 0.0
 
     def hear(self, makers: Sequence[MakeStreams], progress: str) -> list[Heard]:
-        """Run the model over streams, with a progress bar named `progress`."""
-        audio, heard = self.spotter.stream, []
+        """Run the model over streams, with a progress bar named `progress`, and warn of odd recordings at the end."""
+        audio, heard, notes = self.spotter.stream, [], Notes()
         for make in tqdm(makers, progress, disable=None, leave=False):
-            for stream in make(self.sample_rate_hz):
+            for stream in make(self.sample_rate_hz, notes):
                 start = time.perf_counter()
                 audio.restart()
                 logits = torch.cat((audio.push(stream.samples), audio.flush()))
@@ -85,6 +86,7 @@ class Listener:
                 seconds = len(stream.samples) / self.sample_rate_hz
                 self.seconds += seconds
                 heard.append(Heard(replace(stream, samples=stream.samples[:0].clone()), seconds, logits, make))
+        notes.warn()
         return heard
 
     def candidates(self, heard: Iterable[Heard], settings: SpottingSettings) -> list[Candidate]:
@@ -143,4 +145,4 @@ def noise_name(snr_db: float | None) -> str:
 def samples_again(heard: Heard, rate_hz: int) -> Tensor:
     """The samples of a stream that was heard: int16 (N,)."""
     key = (heard.stream.name, heard.stream.snr_db)
-    return next(stream.samples for stream in heard.make(rate_hz) if (stream.name, stream.snr_db) == key)
+    return next(stream.samples for stream in heard.make(rate_hz, Notes()) if (stream.name, stream.snr_db) == key)
