@@ -16,7 +16,6 @@ from vitspeech.spotting.listening import Heard, judged
 from vitspeech.spotting.measure import Plan, measure
 from vitspeech.spotting.streams import Recording, SaidWord, Stream
 from vitspeech.spotting.tune import (
-    FLEETING,
     GRID,
     LASTING,
     STEPS,
@@ -25,7 +24,7 @@ from vitspeech.spotting.tune import (
     attempt,
     check_card,
     choose,
-    choose_by_more,
+    choose_after_training,
     rank,
     save_settings,
     settle,
@@ -107,32 +106,42 @@ def test_an_improbable_alarm_changes_no_rate(logit):
     assert numpy.array_equal(alarm_rates(counts), before)
 
 
-def test_alarms_of_weaker_settings_choose_the_threshold_of_settings_that_have_few():
-    more, few = drawn(0), drawn(0, at_half=4.0)
-    choice = choose_by_more(few, more, 2.0)
+def test_the_threshold_after_a_training_is_the_lowest_one_that_the_fitted_tail_allows():
+    counts = drawn(0)
+    choice = choose_after_training(counts, 2.0)
     step = numpy.abs(1 / (1 + numpy.exp(-STEPS)) - choice.thresholds["word0"]).argmin()
-    assert choice.expected["speech"] <= 2.0 < alarm_rates(more, smooth=True)[0, step - 1]
-    assert numpy.array_equal(choice.point.alarms, few.at(choice.thresholds).alarms)
+    assert choice.expected["speech"] <= 2.0 < alarm_rates(counts, smooth=True)[0, step - 1]
+    assert numpy.array_equal(choice.point.alarms, counts.at(choice.thresholds).alarms)
+
+
+def test_of_few_alarms_the_tail_falls_by_e_with_each_unit_of_the_logit():
+    counts = drawn(0)
+    alarms = numpy.flatnonzero(counts.condition == 0)
+    counts.logit[alarms] = -50.0
+    counts.logit[alarms[:3]] = -1.0, 0.2, 0.4
+    counts.said = counts.said // 20  # too few to tell
+    hours = counts.alarm_interval(counts.at(dict.fromkeys(WORDS, 0.5)), 0)["hours"]
+    expected = numpy.ceil(10 * (math.log(3 / hours / 0.5) - 1)) / 10
+    assert choose_after_training(counts, 0.5).thresholds["word0"] == pytest.approx(sigmoid(expected))
 
 
 def test_one_alarm_far_above_the_others_does_not_decide_the_threshold_after_a_training():
-    more, none = drawn(0, at_half=2.0), drawn(0, at_half=0.0)
-    alarms = numpy.flatnonzero(more.condition == 0)
-    before = choose_by_more(none, more, 0.5).thresholds["word0"]
-    more.logit[alarms[more.logit[alarms].argmax()]] = 9.0
-    after = choose_by_more(none, more, 0.5).thresholds["word0"]
-    assert before < after < sigmoid(9.0) < choose(more, {"speech": 0.5}).thresholds["word0"]
+    counts = drawn(0, at_half=2.0)
+    alarms = numpy.flatnonzero(counts.condition == 0)
+    before = choose_after_training(counts, 0.5).thresholds["word0"]
+    counts.logit[alarms[counts.logit[alarms].argmax()]] = 9.0
+    after = choose_after_training(counts, 0.5).thresholds["word0"]
+    assert before < after < sigmoid(9.0) < choose(counts, {"speech": 0.5}).thresholds["word0"]
 
 
 def test_the_threshold_after_a_training_is_low_unless_many_words_tell_that_it_need_not_be():
-    more, none = drawn(0, at_half=1.0), drawn(0, at_half=0.0)
-    matched = numpy.flatnonzero(none.level >= 0)
-    none.logit[matched] = 9.0  # found at any threshold
-    assert none.said[0].sum() == 240
-    assert set(choose_by_more(none, more, 100.0).thresholds.values()) == {0.5}
-    none.said = none.said // 20
-    assert set(choose_by_more(none, more, 100.0).thresholds.values()) == {sigmoid(-1.4)}
-    assert choose_by_more(none, none, 1e-9).thresholds["word0"] > 0.999
+    counts = drawn(0, at_half=1.0)
+    counts.logit[counts.level >= 0] = 9.0  # found at any threshold
+    assert counts.said[0].sum() == 240
+    assert set(choose_after_training(counts, 100.0).thresholds.values()) == {0.5}
+    counts.said = counts.said // 20
+    assert set(choose_after_training(counts, 100.0).thresholds.values()) == {sigmoid(-2.2)}
+    assert choose_after_training(counts, 1e-9).thresholds["word0"] > 0.999
 
 
 def test_conditions_that_do_not_count_are_not_limited():
@@ -248,8 +257,8 @@ def test_after_training_the_card_gets_a_threshold_for_the_speech_of_validation(t
     chosen = card["spotting"]["thresholds"]["stop"]
     measurement = measure(spotter(), Plan(words, speech, split="validation"), with_others=False)
     settings = replace(SpottingSettings(), **LASTING)
-    counts, more = measurement.counts(settings), measurement.counts(replace(settings, **FLEETING))
-    assert chosen == choose_by_more(counts, more, 0.5).thresholds["stop"]
+    counts = measurement.counts(settings)
+    assert chosen == choose_after_training(counts, 0.5).thresholds["stop"]
     point = counts.at({"go": chosen, "stop": chosen})
     rates = counts.miss_rate(point, 0), counts.alarm_rate(point, 0)
     assert f"threshold {chosen:.2g} it misses {100 * rates[0]['rate']:.1f} % of 3 words" in line

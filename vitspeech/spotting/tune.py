@@ -61,7 +61,6 @@ LASTING = {  # the decoder after a training: a word is sure for 0.2 s, which a s
     "pause_s": 0.04,
     "refractory_s": REFRACTORY_S,
 }
-FLEETING = {"token_probability": 0.3, "shortest_s": 0.04}  # has more alarms, of which their tail is known better
 UNSURE = {"token_probability": 0.3, "shortest_s": 0.12, "thresholds": 0.05}  # of words that were only synthesized
 TELLING = 20  # words said, from which on those that are found tell how low the threshold should be
 # The step of the lowest threshold after a training, 0.1: below it, few hours say little (docs/history/spotting.md).
@@ -332,14 +331,13 @@ def save_settings(model: str | Path, settings: SpottingSettings, choice: dict[st
     return card
 
 
-def choose_by_more(counts: Counts, more: Counts, rate: float) -> Choice:
-    """The lowest threshold at which weaker settings, whose alarms are `more`, have at most this rate of them in speech.
+def choose_after_training(counts: Counts, rate: float) -> Choice:
+    """The lowest threshold at which this rate of false alarms is expected in speech.
 
-    With its own settings a model that was just trained has too few alarms for a tail; it has fewer than is expected. A
-    single alarm far above the others does not decide. If enough words are said to tell, the threshold is below one half
-    only as far as that finds more of them.
+    An hour has few alarms, so the fitted tail alone counts: a single alarm far above the others does not decide. If
+    enough words are said to tell, the threshold is raised, to one half at most, as long as no more of them are missed.
     """
-    rates, recalls = alarm_rates(more, smooth=True), word_recalls(counts).mean(0)
+    rates, recalls = alarm_rates(counts, smooth=True), word_recalls(counts).mean(0)
     fits = numpy.flatnonzero(rates[0] <= rate)
     step = max(int(fits[0]), LOWEST) if len(fits) else len(STEPS) - 1
     if counts.said[0].sum() >= TELLING:
@@ -368,8 +366,7 @@ def settle(folder: Path, model: Model, keywords: Path | None, speech: Sequence[P
         counts = Counts(words, heard, listener.candidates(heard, settings), settings.refractory_s)
         lines.append("as a spotter, on validation: ")
         if counts.conditions:
-            more = Counts(words, heard, listener.candidates(heard, replace(settings, **FLEETING)), REFRACTORY_S)
-            choice = choose_by_more(counts, more, RATE)
+            choice = choose_after_training(counts, RATE)
             settings = replace(settings, thresholds=choice.thresholds)
             alarms = counts.alarm_interval(choice.point, 0)
             known = {"wanted_alarms_per_hour": {SPEECH: RATE}, "expected_alarms_per_hour": choice.expected}
