@@ -3,10 +3,9 @@
 python docs/results/speech_encoder.py ROOT ROOT/speech_encoder    # ROOT has LibriSpeech/ and SpeechCommands/; 3 minutes
 
 The folder gets train.csv, validation.csv and test.csv, and the synthesized recordings. The other recordings stay where
-they are. Speakers of sentences are split as for a spotter (`vitspeech.data.audio.continuous.speech_split`), so a spotter
-chooses its thresholds on speakers whom the encoder has not heard. Speakers of single words are those of the official
-splits. The words in `UNHEARD` are left out: spotters of them show what the encoder is worth for words that it
-has not heard.
+they are. Speakers of sentences are split as for a spotter (`vitspeech.data.audio.continuous.speech_split`): it chooses
+its thresholds on speakers whom the encoder has not heard. Speakers of single words are those of the official splits.
+The words in `UNHEARD` are left out: spotters of them show what the encoder is worth for words that it has not heard.
 """
 
 import argparse
