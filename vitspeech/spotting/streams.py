@@ -81,7 +81,7 @@ class Stream:
     words: tuple[SaidWord, ...] = ()
 
 
-MakeStreams = Callable[..., Iterator[Stream]]  # `(rate_hz, notes)`: reads or composes streams; without notes it warns
+MakeStreams = Callable[..., Iterator[Stream]]  # (rate_hz, notes=None): reads or composes streams; without notes, warns
 
 
 def speech_streams(root: Path, split: str, hours: float | None, seed: int) -> list[MakeStreams]:
