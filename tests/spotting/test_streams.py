@@ -7,13 +7,16 @@ import pytest
 import soundfile
 from spotting_data import RATE_HZ, write, write_speech, write_words
 
-from vitspeech.data.audio.reading import read_audio
+from vitspeech.data.audio.reading import Notes, read_audio
 from vitspeech.errors import InputError
 from vitspeech.spotting.streams import PAUSE_S, backgrounds, sound_streams, speech_streams, word_streams
 
 
 def made(makers):
-    return [stream for make in makers for stream in make(RATE_HZ)]
+    notes = Notes()
+    streams = [stream for make in makers for stream in make(RATE_HZ, notes)]
+    notes.warn()
+    return streams
 
 
 def test_the_utterances_of_a_chapter_follow_each_other(tmp_path):
@@ -80,7 +83,7 @@ def test_a_phrase_is_said_from_a_folder_with_underscores(tmp_path):
 
 def test_levels_of_noise_have_the_same_words_and_the_stated_ratio(tmp_path):
     keywords, _ = word_streams(write_words(tmp_path), ["go", "stop"], "test", None, 0)
-    clean, *noisy = keywords[0](RATE_HZ)
+    clean, *noisy = keywords[0](RATE_HZ, Notes())
     for stream in noisy:
         assert stream.words == clean.words
         noise = (stream.samples.double() - clean.samples.double()) / 32768
@@ -96,7 +99,7 @@ def test_the_streams_follow_from_the_seed(tmp_path):
 
 def test_the_number_of_clips_is_limited(tmp_path):
     keywords, others = word_streams(write_words(tmp_path), ["go", "stop"], "all", 5, 0)
-    assert sum(len(next(make(RATE_HZ)).words) for make in keywords) == 5
+    assert sum(len(next(make(RATE_HZ, Notes())).words) for make in keywords) == 5
     assert sum(len(stream.words) for stream in made(others)) == 5
 
 
@@ -108,7 +111,7 @@ def test_noise_comes_from_the_splits_own_part_of_the_recordings(tmp_path):
     ]
     write(write_words(tmp_path) / "_background_noise_" / "hum.wav", numpy.concatenate(parts))
     for split, frequency in hertz.items():
-        clean, _, noisy, _ = word_streams(tmp_path, ["go"], split, None, 0)[0][0](RATE_HZ)
+        clean, _, noisy, _ = word_streams(tmp_path, ["go"], split, None, 0)[0][0](RATE_HZ, Notes())
         noise = (noisy.samples.double() - clean.samples.double()).numpy()
         spectrum = numpy.abs(numpy.fft.rfft(noise * numpy.hanning(len(noise))))
         assert spectrum.argmax() * RATE_HZ / len(noise) == pytest.approx(frequency, abs=3)

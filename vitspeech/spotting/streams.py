@@ -81,7 +81,7 @@ class Stream:
     words: tuple[SaidWord, ...] = ()
 
 
-MakeStreams = Callable[..., Iterator[Stream]]  # (rate_hz, notes=None): reads or composes streams; without notes, warns
+MakeStreams = Callable[[int, Notes], Iterator[Stream]]  # reads or composes streams at a rate; odd recordings are noted
 
 
 def speech_streams(root: Path, split: str, hours: float | None, seed: int) -> list[MakeStreams]:
@@ -132,18 +132,16 @@ def limited(chapters: Sequence[Sequence[Speech]], seconds: float) -> list[list[S
 def reader(condition: str, items: Sequence[Speech], root: Path) -> MakeStreams:
     """A function that reads recordings as one stream, or as several of up to an hour."""
 
-    def read(rate_hz: int, notes: Notes | None = None) -> Iterator[Stream]:
-        parts, recordings, samples, odd = [], [], 0, notes or Notes()
+    def read(rate_hz: int, notes: Notes) -> Iterator[Stream]:
+        parts, recordings, samples = [], [], 0
         for item in items:
-            parts.append(read_audio(item.file, rate_hz, notes=odd))
+            parts.append(read_audio(item.file, rate_hz, notes=notes))
             name, start = relative_name(item.file, root), samples
             samples += len(parts[-1])
             recordings.append(Recording(name, item.speaker, start / rate_hz, samples / rate_hz, item.words))
             if samples >= LONGEST_S * rate_hz or item is items[-1]:
                 yield Stream(condition, recordings[0].name, None, torch.cat(parts), tuple(recordings))
                 parts, recordings, samples = [], [], 0
-        if notes is None:
-            odd.warn()
 
     return read
 
@@ -230,20 +228,18 @@ def composer(
     Each word is cut by its energy (`word_span`), scaled to one level and faded over 40 ms, as in `WordSequences`.
     """
 
-    def streams(rate_hz: int, notes: Notes | None = None) -> Iterator[Stream]:
+    def streams(rate_hz: int, notes: Notes) -> Iterator[Stream]:
         generator = numpy.random.default_rng(seed)
         pauses = (generator.uniform(*PAUSE_S, len(files) + 1) * SAMPLE_RATE_HZ).round().astype(int).tolist()
         noise = sorted(noises)[int(generator.integers(len(noises)))]
         position = int(generator.integers(len(noises[noise])))
-        clips, starts, end, odd = [], [], 0, notes or Notes()
+        clips, starts, end = [], [], 0
         for pause, item in zip(pauses, files, strict=False):
-            samples = read_clip(item.file, notes=odd).numpy()
+            samples = read_clip(item.file, notes=notes).numpy()
             name = relative_name(item.file, root)
             clips.append(WordClip(name, item.label, item.speaker or name, samples, *word_span(samples)))
             starts.append(end + pause)
             end = starts[-1] + clips[-1].end - clips[-1].start
-        if notes is None:
-            odd.warn()
         total = end + pauses[-1]
         words = tuple(
             SaidWord(

@@ -377,8 +377,9 @@ def settle(folder: Path, model: Model, keywords: Path | None, speech: Sequence[P
         threshold = settings.threshold(words[0])
         lines[-1] += f"at the threshold {threshold:.2g} it misses {percent(miss)} of {miss['words']} words"
         if counts.conditions:
+            alarm = "1 false alarm" if alarms["alarms"] == 1 else f"{alarms['alarms']} false alarms"
             lines[-1] += (
-                f", with {alarms['alarms']} false alarms in {alarms['hours']:.2f} h of speech; expect about "
+                f", with {alarm} in {alarms['hours']:.2f} h of speech; expect about "
                 f"{number(choice.expected[SPEECH])} per hour (vitspeech tune sets another rate)"
             )
     elif keywords is None:
