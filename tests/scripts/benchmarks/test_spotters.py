@@ -34,7 +34,7 @@ def stream(condition, seconds, percent, recordings, words=()):
     for end_s, value in percent.items():
         samples[round(end_s * RATE_HZ) - 1] = value
     snr_db = math.inf if words else None
-    return lambda rate_hz: iter([Stream(condition, "one", snr_db, samples, recordings, words)])
+    return lambda rate_hz, notes: iter([Stream(condition, "one", snr_db, samples, recordings, words)])
 
 
 def test_one_rule_makes_detections_of_probabilities():
