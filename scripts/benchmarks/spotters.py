@@ -81,7 +81,7 @@ def benchmark(settings: Settings, path: Path) -> dict[str, Any]:
         sounds = sound_streams(settings.sounds) if settings.sounds else []
         keywords, others = word_makers(settings, words)
         singles = {name: makers(settings)[name](list(spotter.thresholds)[:1]) for name, spotter in spotters.items()}
-        times = cost(settings, singles, next(speech[0](RATE_HZ)).samples)
+        times = cost(settings, singles, next(speech[0](RATE_HZ, Notes())).samples)
         for name, spotter in spotters.items():
             rows = measured(name, spotter, [*speech, *others, *sounds], keywords)
             report["rows"] += [row | {"ms_per_second": times[name], "runtime": spotter.runtime} for row in rows]
