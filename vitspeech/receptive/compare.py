@@ -239,11 +239,8 @@ def own_labels(subject: Subject, sample: Sample) -> Tensor | None:
 
 def logits_from_frames(network: nn.Module, frames: Tensor) -> Tensor:
     """The output of a speech network for log-mel frames: (B, 1, F, M) -> (B, classes)."""
-    handle = network.tokens.log_mel.register_forward_hook(lambda *_: frames[:, 0])
-    try:
+    with network.tokens.log_mel.register_forward_hook(lambda *_: frames[:, 0]):
         return network(frames.new_zeros(len(frames), network.tokens.window_samples))
-    finally:
-        handle.remove()
 
 
 def make_examples(

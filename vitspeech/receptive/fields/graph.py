@@ -6,8 +6,10 @@ modules are part of the graph.
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 
+import torch
 from torch import Tensor
 from torch.autograd.graph import Node, get_gradient_edge
 
@@ -97,21 +99,11 @@ def residual_shortcuts(output: Tensor, source: Tensor, edges: Edges = inputs_of)
 @contextmanager
 def cut_shortcuts(shortcuts: list[tuple[Node, int]]) -> Iterator[None]:
     """A context in which no gradient flows along the given shortcuts; see `residual_shortcuts`."""
-    handles = [node.register_hook(zero_gradient(slot)) for node, slot in shortcuts]
-    try:
+
+    def cut(slot: int, gradients: tuple[Tensor, ...], _: tuple) -> tuple[Tensor, ...]:
+        return (*gradients[:slot], torch.zeros_like(gradients[slot]), *gradients[slot + 1 :])
+
+    with ExitStack() as hooks:
+        for node, slot in shortcuts:
+            hooks.enter_context(node.register_hook(partial(cut, slot)))
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def zero_gradient(slot: int) -> Callable:
-    """A hook for a node that sets the gradient of one of its inputs to zero."""
-
-    def hook(gradients: tuple[Tensor | None, ...], _: tuple) -> tuple[Tensor | None, ...]:
-        return tuple(
-            None if gradient is None else gradient * 0 if number == slot else gradient
-            for number, gradient in enumerate(gradients)
-        )
-
-    return hook

@@ -8,9 +8,10 @@ Shapes: B batch, C channels, R rows, W columns, T tokens, M mel bins.
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -88,23 +89,18 @@ def record_outputs(network: nn.Module, names: Sequence[str]) -> Iterator[dict[st
     """
     outputs: dict[str, Tensor] = {}
 
-    def record(name: str, output: Tensor) -> Tensor:
+    def record(name: str, module: nn.Module, args: tuple, output: Tensor) -> Tensor:
         if not isinstance(output, Tensor):
             raise InputError(f"layer {name!r} gives a {type(output).__name__}, not a tensor")
         outputs[name] = output if output.requires_grad else output.detach().requires_grad_()
         # The network continues with a copy, because the next module may change it in place.
         return outputs[name].clone()
 
-    modules = {name: find_module(network, name) for name in names if name != INPUT}
-    handles = [
-        module.register_forward_hook(lambda _, __, output, name=name: record(name, output))
-        for name, module in modules.items()
-    ]
-    try:
+    with ExitStack() as hooks:
+        for name in dict.fromkeys(names):
+            if name != INPUT:
+                hooks.enter_context(find_module(network, name).register_forward_hook(partial(record, name)))
         yield outputs
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 WRAPPED = {CNN: "body", TimmModel: "network"}  # attributes under which our models hold a timm network

@@ -10,7 +10,7 @@ Shapes: B batch, C channels, R rows, W columns. For audio, rows are times and th
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
@@ -205,10 +205,7 @@ class GraphReader:
 def read_graph(network: nn.Module) -> Iterator[GraphReader]:
     """A context in which forward passes of the network can be read by the `GraphReader` afterwards."""
     reader = GraphReader()
-    modules = filter(rule_of_module, network.modules())
-    handles = [module.register_forward_hook(reader.register, with_kwargs=True) for module in modules]
-    try:
+    with ExitStack() as hooks:
+        for module in filter(rule_of_module, network.modules()):
+            hooks.enter_context(module.register_forward_hook(reader.register, with_kwargs=True))
         yield reader
-    finally:
-        for handle in handles:
-            handle.remove()

@@ -5,7 +5,7 @@ Shapes: B batch, T tokens, P patches, D model width, H heads, L blocks, C classe
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,11 +48,8 @@ def forward_with_attention(network: nn.Module, inputs: Tensor) -> AttentionPass:
     """Run a network in evaluation mode on a batch, and record its encoder's attention weights, if that has any."""
     encoded: list[Tensor] = []
     hook = network.encoder.register_forward_hook(lambda encoder, args, output: encoded.append(output))
-    try:
-        with recorded(network.encoder) as weights:
-            logits = network(inputs)
-    finally:
-        hook.remove()
+    with hook, recorded(network.encoder) as weights:
+        logits = network(inputs)
     batch, tokens, _ = encoded[0].shape
     none = encoded[0].new_zeros(0, batch, 1, tokens, tokens)
     return AttentionPass(logits, encoded[0], torch.stack(weights) if weights else none)
@@ -66,13 +63,10 @@ def recorded(encoder: nn.Module, keep: Callable[[Tensor], Tensor] = lambda weigh
     def record(layer: nn.Module, args: tuple, kwargs: dict, output: Tensor) -> None:
         weights.append(keep(layer.weights(*args, **kwargs)))
 
-    blocks = encoder.blocks if isinstance(encoder, Encoder) else ()
-    hooks = [block.attention.register_forward_hook(record, with_kwargs=True) for block in blocks]
-    try:
+    with ExitStack() as hooks:
+        for block in encoder.blocks if isinstance(encoder, Encoder) else ():
+            hooks.enter_context(block.attention.register_forward_hook(record, with_kwargs=True))
         yield weights
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def uniform_weights(encoder: Encoder, tokens: int) -> Tensor:

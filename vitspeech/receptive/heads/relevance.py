@@ -96,11 +96,8 @@ def pooling_weights(network: nn.Module, inputs: Tensor, matrix: Tensor) -> Tenso
     weights = torch.zeros(1, 1, matrix.shape[-1])
     if isinstance(pooling, SelfAttentivePooling):
         arguments = []
-        hook = pooling.register_forward_pre_hook(lambda _, tokens: arguments.extend(tokens))
-        try:
+        with pooling.register_forward_pre_hook(lambda _, tokens: arguments.extend(tokens)):
             network(inputs)
-        finally:
-            hook.remove()
         weights = pooling.weights(*arguments).mean(1, keepdim=True)
     elif isinstance(pooling, ClassToken) or global_pool == "token":
         weights[..., 0] = 1

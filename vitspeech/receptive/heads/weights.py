@@ -60,8 +60,8 @@ def attention_weights(network: nn.Module) -> Iterator[dict[str, Tensor]]:
         for name, module in network.named_modules():
             before = module.register_forward_pre_hook(partial(recorder.enter, name), with_kwargs=True)
             after = module.register_forward_hook(partial(recorder.leave, name), with_kwargs=True)
-            stack.callback(before.remove)
-            stack.callback(after.remove)
+            stack.enter_context(before)
+            stack.enter_context(after)
             if getattr(module, "fused_attn", True) is False:  # a timm layer that does not call the fused kernel
                 module.fused_attn = True
                 stack.callback(setattr, module, "fused_attn", False)
@@ -169,7 +169,7 @@ def multi_head(
         return None
     query, key, value = layer.project(x, None)
     attended, weights = layer.attend(query, key, value, layer.build_mask(query, key, padding, mask))
-    return layer.output(attended.transpose(1, 2).flatten(2)), weights
+    return layer.output(layer.merge_heads(attended)), weights
 
 
 def quadratic(layer: QuadraticAttention, image: Tensor) -> tuple[Tensor, Tensor]:
