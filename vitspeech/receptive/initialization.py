@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import Node
 
-from vitspeech.receptive.fields.graph import backward_order, inputs_of, node_of
+from vitspeech.receptive.fields.graph import backward_order, inputs_of, node_of, reachable
 from vitspeech.receptive.fields.layers import INPUT, Layer, record_outputs
 
 SEED = 0  # for weights that are drawn anew
@@ -178,14 +178,4 @@ def blocked_branches(order: list[Node], origin: Node, multipliers: dict[Node, Te
 
 def first_multipliers(branch: Node, multipliers: dict[Node, Tensor]) -> set[Node]:
     """The multipliers that the paths from a branch towards the origin meet first."""
-    first, visited, open_nodes = set(), {branch}, [branch]
-    while open_nodes:
-        node = open_nodes.pop()
-        if node in multipliers:
-            first.add(node)
-            continue
-        for source in inputs_of(node):
-            if source is not None and source not in visited:
-                visited.add(source)
-                open_nodes.append(source)
-    return first
+    return multipliers.keys() & reachable(branch, lambda node: [] if node in multipliers else inputs_of(node))

@@ -4,10 +4,11 @@ Autograd records what the network computed, however it is written: residual addi
 modules are part of the graph.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from graphlib import TopologicalSorter
 
 import torch
 from torch import Tensor
@@ -32,45 +33,34 @@ def backward_order(output: Node, source: Node, edges: Edges = inputs_of) -> list
     The list is empty if no path leads there. `edges` returns the inputs of a node, for example to step over a module.
     """
     on_path = nodes_between(output, source, edges)
-    if output not in on_path:
-        return []
-    uses = Counter(parent for node in on_path for parent in edges(node) if parent in on_path and node is not source)
-    order, ready = [], [output]
-    while ready:
-        node = ready.pop()
-        order.append(node)
-        for parent in edges(node) if node is not source else []:
-            if parent in on_path:
-                uses[parent] -= 1
-                if not uses[parent]:
-                    ready.append(parent)
-    return order
+    users = TopologicalSorter({node: () for node in on_path})
+    for node in on_path - {source}:
+        for parent in on_path.intersection(edges(node)):
+            users.add(parent, node)
+    return list(users.static_order())
 
 
 def nodes_between(output: Node, source: Node, edges: Edges = inputs_of) -> set[Node]:
     """All nodes through which `output` depends on `source`, including both."""
-    users: dict[Node, list[Node]] = {}
-    seen, open_nodes = {output}, [output]
+    users = defaultdict(list)
+
+    def parents_of(node: Node) -> list[Node | None]:
+        parents = [] if node is source else edges(node)
+        for parent in parents:
+            users[parent].append(node)
+        return parents
+
+    return reachable(source, lambda node: users[node]) if source in reachable(output, parents_of) else set()
+
+
+def reachable(start: Node, edges: Edges) -> set[Node]:
+    """A node, and all nodes that its edges and theirs lead to."""
+    reached, open_nodes = {start}, [start]
     while open_nodes:
-        node = open_nodes.pop()
-        if node is source:
-            continue
-        for parent in edges(node):
-            if parent is None:
-                continue
-            users.setdefault(parent, []).append(node)
-            if parent not in seen:
-                seen.add(parent)
-                open_nodes.append(parent)
-    if source not in seen:
-        return set()
-    between, open_nodes = {source}, [source]
-    while open_nodes:
-        for user in users.get(open_nodes.pop(), []):
-            if user not in between:
-                between.add(user)
-                open_nodes.append(user)
-    return between
+        found = {*edges(open_nodes.pop())} - reached - {None}
+        reached |= found
+        open_nodes += found
+    return reached
 
 
 def residual_shortcuts(output: Tensor, source: Tensor, edges: Edges = inputs_of) -> list[tuple[Node, int]]:
