@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from vitspeech.errors import InputError
 from vitspeech.metrics.intervals import Estimate, Numbers
-from vitspeech.receptive.fields.effective import effective_fields, passes
+from vitspeech.receptive.fields.effective import effective_fields
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers, layer_numbers
 from vitspeech.receptive.fields.layers import Layer, find_module
 from vitspeech.receptive.heads.measures import HeadMeasures, class_tokens_of, head_measures
@@ -187,16 +187,12 @@ def measure_state(
     if subject.takes_audio:
         find_module(network, subject.source.name)  # a network of one's own may have no such front end
     layers = plan.layers_of(subject, network, inputs)
-    work = passes(len(layers), cumulative_only=cumulative_only)
-    twice = 0 if zero_init is None else passes(1, cumulative_only=True)[0]  # the last layer once more
-    share = sum(work) / (sum(work) + twice)
-    options = {"cumulative_only": cumulative_only, "progress": lambda part: progress(part * share)}
+    options = {"cumulative_only": cumulative_only, "progress": progress}
     numbers = layer_numbers(network, inputs, layers, subject.source, **options)
     if zero_init is None:
         return State(trained, size, numbers), network
     initial = subject.network(trained=False, size=size, sample=inputs)
-    options = {"cumulative_only": True, "progress": lambda part: progress(part * (1 - share))}
-    (last,) = layer_numbers(initial, inputs, layers[-1:], subject.source, **options)
+    (last,) = layer_numbers(initial, inputs, layers[-1:], subject.source, cumulative_only=True)
     return State(trained, size, numbers, zero_init, last), network
 
 
