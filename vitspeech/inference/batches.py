@@ -14,9 +14,21 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+from torch import Tensor
+
 from vitspeech.checkpoint.model import Model
 from vitspeech.command_line import UnreadFiles
-from vitspeech.data.audio.reading import states_rate
+from vitspeech.data.audio.reading import (
+    IN_PARTS,
+    LONGEST_S,
+    AudioParts,
+    Notes,
+    TooLongError,
+    clip_of,
+    read_clip,
+    states_rate,
+    to_sound,
+)
 from vitspeech.data.tables import Columns, GrowingTable, Row
 from vitspeech.errors import InputError, check_number
 
@@ -61,6 +73,25 @@ def walk_inputs(inputs: Any, axes: int, walk: Callable[[Iterable[Any]], Iterator
             yield from walk(group)
         else:
             yield from group
+
+
+def read_recording(
+    source: Input, sample_rate_hz: int, refusal: str | None, notes: Notes, sample_rate: int | None = None
+) -> Tensor | AudioParts | tuple[Tensor, ...]:
+    """Read a recording of up to LONGEST_S: int16 (N,); a longer one is read later, part by part.
+
+    `refusal` says why long recordings are refused; `None` accepts them. Sound in memory has that `sample_rate`.
+    """
+    rate_hz = sample_rate or sample_rate_hz
+    try:
+        is_file = isinstance(source, Path)
+        return read_clip(source, sample_rate_hz, notes) if is_file else clip_of(source, rate_hz, sample_rate_hz)
+    except TooLongError as error:
+        if refusal is not None:
+            raise InputError(str(error).removesuffix(IN_PARTS) + refusal) from None
+    if is_file:
+        return AudioParts(source, sample_rate_hz)
+    return to_sound(source, rate_hz, sample_rate_hz).split(round(LONGEST_S) * sample_rate_hz)
 
 
 def run_in_batches(

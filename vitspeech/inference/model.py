@@ -21,7 +21,7 @@ from vitspeech.decoding.search import Search
 from vitspeech.errors import InputError, some_names
 from vitspeech.inference import predict as predicting
 from vitspeech.inference import transcribe as transcribing
-from vitspeech.inference.batches import is_single, walk_inputs
+from vitspeech.inference.batches import is_single, read_recording, walk_inputs
 from vitspeech.inference.label_stream import LabelStream, is_labeling
 from vitspeech.inference.predict import PICTURE_AXES, SOUND_AXES, Prediction, run_clips
 from vitspeech.inference.spotting import WordSpotter
@@ -215,7 +215,7 @@ def recordings(model: Model, inputs: Any, sample_rate: int | None) -> Iterator[T
     """The network's input for each recording of up to a minute, on the network's device: (1, N)."""
     device, rate_hz, notes = next(model.network.parameters()).device, model.preprocessing["sample_rate_hz"], Notes()
     for source in walk_inputs(inputs, SOUND_AXES, walk_audio):
-        sound = transcribing.read_recording(source, rate_hz, "cut it", notes, sample_rate)
+        sound = read_recording(source, rate_hz, "cut it", notes, sample_rate)
         yield sound[None].to(device) / FULL_SCALE
     notes.warn()
 

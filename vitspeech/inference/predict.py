@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from vitspeech.checkpoint.model import Model
-from vitspeech.data.audio.reading import IN_PARTS, Notes, TooLongError, clip_of, fit_length, read_clip, walk_audio
+from vitspeech.data.audio.reading import Notes, fit_length, walk_audio
 from vitspeech.data.images.reading import normalize, read_picture, to_picture, walk_pictures
-from vitspeech.errors import InputError, check_number
-from vitspeech.inference.batches import Input, OnError, Position, run_in_batches, walk_inputs
+from vitspeech.errors import check_number
+from vitspeech.inference.batches import Input, OnError, Position, read_recording, run_in_batches, walk_inputs
 from vitspeech.inference.stream import FULL_SCALE
 from vitspeech.inference.transcript import check_model, wrong_model
 from vitspeech.models import MaskedSpeechModel
@@ -137,14 +137,8 @@ def read_fitted(
     source: Input, sample_rate_hz: int, seconds: float, notes: Notes, sample_rate: int | None = None
 ) -> Tensor:
     """Read a recording, or take sound in memory, as a clip of that many seconds: int16 (N,)."""
-    try:
-        if isinstance(source, Path):
-            samples = read_clip(source, sample_rate_hz, notes)
-        else:
-            samples = clip_of(source, sample_rate or sample_rate_hz, sample_rate_hz)
-    except TooLongError as error:
-        advice = "cut it, or use `vitspeech stream` with a model that can be streamed"
-        raise InputError(str(error).removesuffix(IN_PARTS) + advice) from None
+    advice = "cut it, or use `vitspeech stream` with a model that can be streamed"
+    samples = read_recording(source, sample_rate_hz, advice, notes, sample_rate)
     return fit_length(samples, round(seconds * sample_rate_hz))
 
 

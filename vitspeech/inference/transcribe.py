@@ -10,20 +10,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from vitspeech.checkpoint.model import Model
-from vitspeech.data.audio.reading import (
-    IN_PARTS,
-    LONGEST_S,
-    AudioParts,
-    Notes,
-    TooLongError,
-    clip_of,
-    read_clip,
-    to_sound,
-    walk_audio,
-)
+from vitspeech.data.audio.reading import AudioParts, Notes, walk_audio
 from vitspeech.decoding.search import Search
 from vitspeech.errors import InputError
-from vitspeech.inference.batches import Input, OnError, Position, run_in_batches, walk_inputs
+from vitspeech.inference.batches import Input, OnError, Position, read_recording, run_in_batches, walk_inputs
 from vitspeech.inference.decode import check_search, transcribe_batch
 from vitspeech.inference.predict import SOUND_AXES
 from vitspeech.inference.stream import FULL_SCALE, why_not_streamed
@@ -85,25 +75,6 @@ def transcribe(
     read = partial(read_recording, sample_rate_hz=rate_hz, refusal=refusal, notes=notes, sample_rate=sample_rate)
     options = {"batch": batch, "on_error": on_error, "progress": progress, "after": after}
     yield from run_in_batches(walk(paths), read, run, **options)
-
-
-def read_recording(
-    source: Input, sample_rate_hz: int, refusal: str | None, notes: Notes, sample_rate: int | None = None
-) -> Tensor | AudioParts | tuple[Tensor, ...]:
-    """Read a recording of up to LONGEST_S: int16 (N,); a longer one is read later, part by part.
-
-    `refusal` says why long recordings are refused; `None` accepts them. Sound in memory has that `sample_rate`.
-    """
-    rate_hz = sample_rate or sample_rate_hz
-    try:
-        is_file = isinstance(source, Path)
-        return read_clip(source, sample_rate_hz, notes) if is_file else clip_of(source, rate_hz, sample_rate_hz)
-    except TooLongError as error:
-        if refusal is not None:
-            raise InputError(str(error).removesuffix(IN_PARTS) + refusal) from None
-    if is_file:
-        return AudioParts(source, sample_rate_hz)
-    return to_sound(source, rate_hz, sample_rate_hz).split(round(LONGEST_S) * sample_rate_hz)
 
 
 def with_bar(recording: AudioParts | tuple[Tensor, ...], progress: bool) -> Iterator[Tensor]:
