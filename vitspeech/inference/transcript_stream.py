@@ -4,7 +4,8 @@ Shapes: N samples, T tokens, C classes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy
@@ -16,13 +17,13 @@ from vitspeech.decoding.paths import Hypothesis, PathNode, nodes_after, to_hypot
 from vitspeech.decoding.search import Search, new_ctc_search
 from vitspeech.decoding.unit_runs import Segment
 from vitspeech.decoding.vocabulary import to_text, to_words, vocabulary_kind, word_ranges
-from vitspeech.frontends import SpeechFrontend
 from vitspeech.inference.stream import Listener, parts_of, stream
 from vitspeech.inference.transcript import Transcript, is_transcribing, to_segments, to_transcript, wrong_model
 
 HISTORY_S = 300.0  # hypotheses of a beam may differ in; each keeps its units of that time
 
 
+@dataclass(eq=False, repr=False)
 class TranscriptSoFar:
     """The transcript after a push; created by `TranscriptStream.push`.
 
@@ -37,10 +38,10 @@ class TranscriptSoFar:
         build: Makes the transcript.
     """
 
-    def __init__(
-        self, kept: int, changed: tuple[Segment, ...], log_probability: float, build: Callable[[], Transcript]
-    ) -> None:
-        self.kept, self.changed, self.log_probability, self.build = kept, changed, log_probability, build
+    kept: int
+    changed: tuple[Segment, ...]
+    log_probability: float
+    build: Callable[[], Transcript]
 
     @cached_property
     def transcript(self) -> Transcript:
@@ -81,13 +82,6 @@ class TranscriptSoFar:
         return {name: getattr(self, name) for name in ("kept", "changed", "log_probability", "transcript")}
 
 
-def build_transcript(
-    last: PathNode | None, log_probability: float, labels: Sequence[str], tokens: SpeechFrontend
-) -> Transcript:
-    """The transcript of the path that ends in `last`. Paths are immutable, so it can be built after later pushes."""
-    return to_transcript(to_hypothesis(last, log_probability), labels, tokens)
-
-
 class TranscriptStream(Listener):
     """Takes samples and returns the transcript so far.
 
@@ -120,7 +114,10 @@ class TranscriptStream(Listener):
         self.advance(self.stream.push(samples))
         last, log_probability = self.search.last, self.search.log_probability
         changed = self.segments(nodes_after(before, last))
-        build = partial(build_transcript, last, log_probability, self.labels, self.tokens)
+
+        def build() -> Transcript:  # paths are immutable, so it can be built after later pushes
+            return to_transcript(to_hypothesis(last, log_probability), self.labels, self.tokens)
+
         return TranscriptSoFar((last.count if last else 0) - len(changed), changed, log_probability, build)
 
     def restart(self) -> None:

@@ -134,14 +134,11 @@ def write_runs(path: Path, rows: Sequence[Row], varied: dict[str, dict[str, str]
     """Write one row for each run: variant, varied values, seed, state, metrics, parameters, minutes and origin."""
     keys = list(dict.fromkeys(key for values in varied.values() for key in values))
     metrics = list(dict.fromkeys(name for row in rows if row.result is not None for name in row.result.metrics))
-    others = ["parameters", "minutes", "commit", "hardware", "precision"]
+    columns = [*metrics, "parameters", "minutes", "commit", "hardware", "precision"]
 
     def cells(row: Row) -> list[Any]:
         values = [varied.get(row.variant, {}).get(key, "") for key in keys]
-        result = row.result
-        measured = [] if result is None else [result.metrics.get(name, "") for name in metrics]
-        origin = [] if result is None else [getattr(result, name) for name in others]
-        empty = [""] * (len(metrics) + len(others) - len(measured) - len(origin))
-        return [row.variant, *values, row.seed, row.state, *measured, *origin, *empty]
+        found = {} if row.result is None else vars(row.result) | row.result.metrics
+        return [row.variant, *values, row.seed, row.state, *(found.get(name, "") for name in columns)]
 
-    write_csv(path, ["variant", *keys, "seed", "state", *metrics, *others], map(cells, rows))
+    write_csv(path, ["variant", *keys, "seed", "state", *columns], map(cells, rows))
