@@ -122,7 +122,7 @@ class RunCallback(Callback):
                 callback.dirpath = str(self.folder.resolve() / "checkpoints")
         if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:  # not a plugin of the user's
             trainer.strategy.checkpoint_io = CheckpointFiles(
-                lambda checkpoint: check_same_run(checkpoint, pl_module, trainer.datamodule), trainer.is_global_zero
+                lambda checkpoint: check_same_run(checkpoint, pl_module, trainer.datamodule)
             )
         if self.checkpoint and trainer.strategy.restore_checkpoint_after_setup:
             # The batches are made before the checkpoint is restored, so that they have to begin where it was saved.

@@ -26,7 +26,7 @@ from lightning.fabric.plugins.io import TorchCheckpointIO
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint, ModelCheckpoint
 from lightning.pytorch.loggers import Logger
-from lightning.pytorch.utilities import rank_zero_only
+from lightning.pytorch.utilities import rank_zero_only, rank_zero_warn
 from torch import Tensor
 
 from vitspeech.data.batches import process
@@ -272,11 +272,10 @@ class CheckpointFiles(TorchCheckpointIO):
 
     Args:
         check: Raises an `InputError` if the contents of a checkpoint are not those of this run.
-        is_first_process: Whether this process prints warnings.
     """
 
-    def __init__(self, check: Callable[[dict[str, Any]], None], is_first_process: bool = True) -> None:
-        self.check, self.is_first_process = check, is_first_process
+    def __init__(self, check: Callable[[dict[str, Any]], None]) -> None:
+        self.check = check
         self.whole: set[Path] = set()  # files, links resolved, that this process has read or written
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
@@ -311,8 +310,8 @@ class CheckpointFiles(TorchCheckpointIO):
             except InputError as error:
                 reasons.append(f"{file.name} {error}")
                 continue
-            if reasons and self.is_first_process:
-                warnings.warn(f"{path.parent}: {'; '.join(reasons)}; resuming from {file.name}", stacklevel=2)
+            if reasons:
+                rank_zero_warn(f"{path.parent}: {'; '.join(reasons)}; resuming from {file.name}")
             self.whole.add(Path(os.path.realpath(file)))
             return checkpoint
         raise InputError(
