@@ -84,8 +84,8 @@ def run(verb: str, arguments: Sequence[str] | None = None) -> None:
     command_line.run(checked, command_line.program(verb))
 
 
-def command(verb: str) -> Callable[[Sequence[str] | None], None]:
-    """The function that runs a verb; it takes the command line after the verb, and `None` is the process's own."""
+def command(verb: str) -> Callable[[Sequence[str]], None]:
+    """The function that runs a verb; it takes the command line after the verb."""
     module, name = import_module(f"vitspeech.commands.{VERBS[verb]}"), verb.replace("-", "_")
     return module.main if VERBS[verb] == name else getattr(module, name)
 

@@ -40,7 +40,7 @@ SAME = ("image", "mean", "std", "seconds", "units")  # what is to be read as bef
 ORDERS = {"characters": 6, "pieces": 4, "words": 3}  # 6 was the best of 3, 6, 8 and 10 for 5 h of LibriSpeech
 
 
-def pack(arguments: Sequence[str] | None = None) -> None:
+def pack(arguments: Sequence[str]) -> None:
     """Run `vitspeech pack`: prints what was written, and how to train on it."""
     parser = command_line.parser("pack", PACK, usage="%(prog)s CONFIG FOLDER [options]")
     add = parser.add_argument
@@ -71,7 +71,7 @@ def pack(arguments: Sequence[str] | None = None) -> None:
     print(f"to train on it: vitspeech train --config={quote(str(options.config))} {place}{same}")
 
 
-def language_model(arguments: Sequence[str] | None = None) -> None:
+def language_model(arguments: Sequence[str]) -> None:
     """Run `vitspeech language-model`: prints the sizes of the model and its perplexity on the validation split."""
     parser = command_line.parser("language-model", LANGUAGE_MODEL, usage="%(prog)s CONFIG OUT.arpa [options]")
     add = parser.add_argument
@@ -171,7 +171,7 @@ def read_lines(path: Path, words_of: Callable[[str], list[str]]) -> Iterator[tup
             raise InputError(f"{path}: not UTF-8 text") from None
 
 
-def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
+def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """The options, and the overrides of the config's data (`--data.KEY VALUE`)."""
     options, overrides = parser.parse_known_args(arguments)
     for name in overrides:

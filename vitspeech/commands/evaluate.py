@@ -21,7 +21,7 @@ from vitspeech import command_line
 from vitspeech.errors import InputError
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str]) -> None:
     """Run `vitspeech evaluate`; if no terminal shows it, the last line printed is the main metric and its value."""
     options = parse(arguments)
 
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{name} {value:.4f}")
 
 
-def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The options, checked."""
     parser = command_line.parser("evaluate", __doc__)
     add = parser.add_argument

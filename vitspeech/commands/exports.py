@@ -33,7 +33,7 @@ cache (~/.cache/vitspeech) or, the first time, with npm; --runtime names a folde
 PORT = 8000
 
 
-def export(arguments: Sequence[str] | None = None) -> None:
+def export(arguments: Sequence[str]) -> None:
     """Run `vitspeech export`: prints what was written, and the difference from the network."""
     parser = command_line.parser("export", EXPORT)
     add = parser.add_argument
@@ -75,7 +75,7 @@ def export(arguments: Sequence[str] | None = None) -> None:
         print(note)
 
 
-def demo(arguments: Sequence[str] | None = None) -> None:
+def demo(arguments: Sequence[str]) -> None:
     """Run `vitspeech demo`: writes the page, and serves it until Ctrl-C."""
     parser = command_line.parser("demo", DEMO)
     add = parser.add_argument

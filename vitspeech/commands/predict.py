@@ -20,7 +20,7 @@ from vitspeech import command_line
 COLUMNS = {"file": "", "rank": "d", "label": "", "probability": ".6f", "status": ""}
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str]) -> None:
     """Run `vitspeech predict`: one line per file, or a table."""
     parser = command_line.parser("predict", __doc__)
     add = parser.add_argument

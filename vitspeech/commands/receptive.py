@@ -1,6 +1,5 @@
 """`vitspeech compare` and `vitspeech probe`: how far networks see."""
 
-import sys
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -39,7 +38,7 @@ PROBE_OPTIONS = ("--help", "--configs", "--distances", "--seeds", "--output", "-
 DISTANCE = "data.init_args.distance"
 
 
-def compare(arguments: Sequence[str] | None = None) -> None:
+def compare(arguments: Sequence[str]) -> None:
     """Run `vitspeech compare`: prints a table of the main results and the report's path."""
     parser = command_line.parser("compare", COMPARE)
     add = parser.add_argument
@@ -91,7 +90,7 @@ def compare(arguments: Sequence[str] | None = None) -> None:
     print(f"{page} ({time.perf_counter() - start:.0f} s)")
 
 
-def probe(arguments: Sequence[str] | None = None) -> None:
+def probe(arguments: Sequence[str]) -> None:
     """Run `vitspeech probe`: a sweep over the distance of the marks."""
     parser = command_line.parser("probe", PROBE, allow_abbrev=False)
     add = parser.add_argument
@@ -100,7 +99,7 @@ def probe(arguments: Sequence[str] | None = None) -> None:
     add("--distances", type=float, nargs="+", default=default, metavar="PX", help=distances)
     add("--seeds", type=int, default=1, help="runs per config and distance; default: 1")
     add("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder of the results")
-    own, overrides = split_options(sys.argv[2:] if arguments is None else arguments, PROBE_OPTIONS)
+    own, overrides = split_options(arguments, PROBE_OPTIONS)
     options = parser.parse_args(own)
     check_number("--seeds", options.seeds, 1, MOST_SEED)
     command_line.check_folder(options.output)

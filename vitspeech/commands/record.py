@@ -28,7 +28,7 @@ LEAST_NOISE_S, MOST_NOISE_S = 10, 600  # a tenth each is for validation and test
 METER_DB, METER_WIDTH = 60, 30  # the range of the level meter below full scale, and its characters
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str]) -> None:
     """Run `vitspeech record`: prompts for each take, and says what is wrong with it."""
     parser = command_line.parser("record", __doc__, trusts=False)
     add = parser.add_argument

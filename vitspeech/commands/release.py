@@ -21,7 +21,7 @@ from vitspeech import command_line
 from vitspeech.errors import InputError
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str]) -> None:
     """Run `vitspeech release`: prints what was written, the card's metrics, and where the model was uploaded."""
     options = parse(arguments)
     folder = Path(options.folder or options.run)
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(push(folder, options.push, private=options.private))
 
 
-def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The options, checked."""
     parser = command_line.parser("release", __doc__)
     add = parser.add_argument

@@ -30,7 +30,7 @@ vitspeech samples examples/
 """
 
 
-def configs(arguments: Sequence[str] | None = None) -> None:
+def configs(arguments: Sequence[str]) -> None:
     """Run `vitspeech configs`: prints a table of names, or the text of one config."""
     parser = command_line.parser("configs", CONFIGS, trusts=False)
     add = parser.add_argument
@@ -79,7 +79,7 @@ def portable(path: Path, shipped: Path) -> str:
     return re.sub(r"^extends: *(?P<parent>[^\s#]+)(?P<rest>.*)$", named, read_text(path), flags=re.MULTILINE)
 
 
-def samples(arguments: Sequence[str] | None = None) -> None:
+def samples(arguments: Sequence[str]) -> None:
     """Run `vitspeech samples`: prints the copies' paths and two commands to try."""
     parser = command_line.parser("samples", SAMPLES, trusts=False)
     add = parser.add_argument

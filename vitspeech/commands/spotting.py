@@ -42,7 +42,7 @@ settings into card.json, where `stream` and `spot` find them.
 """
 
 
-def spot(arguments: Sequence[str] | None = None) -> None:
+def spot(arguments: Sequence[str]) -> None:
     """Run `vitspeech spot`: prints the main numbers and the report's path."""
     parser = command_line.parser("spot", SPOT)
     add = parser.add_argument
@@ -70,7 +70,7 @@ def spot(arguments: Sequence[str] | None = None) -> None:
     print(f"{page} ({time.perf_counter() - start:.0f} s; real-time factor of the network {factor:.4f})")
 
 
-def tune(arguments: Sequence[str] | None = None) -> None:
+def tune(arguments: Sequence[str]) -> None:
     """Run `vitspeech tune`: prints operating points and the chosen settings."""
     parser = command_line.parser("tune", TUNE)
     add = parser.add_argument

@@ -37,7 +37,7 @@ PART_S = 0.1  # seconds of audio pushed at a time
 CLEAR = "\r\x1b[K"  # to the beginning of the line, and erase it
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str]) -> None:
     """Run `vitspeech stream`: one line per word, then the real-time factor."""
     options = parse(arguments)
 
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(options.picture)
 
 
-def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The options, which are checked as far as that is possible without the model."""
     parser = command_line.parser("stream", __doc__)
     add = parser.add_argument

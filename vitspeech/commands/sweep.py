@@ -27,7 +27,6 @@ Every other `--KEY VALUE` is an option of `vitspeech train` for every run, such 
 """
 
 import re
-import sys
 from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
@@ -44,7 +43,7 @@ OWN_OPTION = {  # of `vitspeech train`, which a sweep sets itself
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str]) -> None:
     """Run `vitspeech sweep`: prints the progress and the table."""
     parser = command_line.parser("sweep", __doc__, allow_abbrev=False)
     add = parser.add_argument
@@ -54,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("-o", "--output", type=Path, metavar="FOLDER", help="folder of the runs and the results")
     add("--dry-run", action="store_true", help="check everything and list the runs; train nothing")
     add("--table", type=Path, metavar="FOLDER", help="write the results of the runs in this folder anew; train nothing")
-    own, overrides = split_options(sys.argv[2:] if arguments is None else arguments, OPTIONS)
+    own, overrides = split_options(arguments, OPTIONS)
     options = parser.parse_args(own)
     if options.table is not None:
         others = ("configs", "vary", "output", "seeds", "dry_run", "trust")

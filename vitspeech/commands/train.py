@@ -58,9 +58,8 @@ from collections.abc import Sequence
 from vitspeech import command_line
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str]) -> None:
     """Run `vitspeech train`; every argument but `--help` is parsed by the training command line (jsonargparse)."""
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
     if not arguments or {"-h", "--help"} & set(arguments):
         print(__doc__.format(program=command_line.program("train")).strip())
         sys.exit(0 if arguments else 2)

@@ -35,7 +35,7 @@ SUBTITLES = ("srt", "vtt")
 COLUMNS = {"file": "", "unit": "", "start_s": ".3f", "end_s": ".3f", "status": ""}
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str]) -> None:
     """Run `vitspeech transcribe`: one line per recording or sequence, a table, or subtitles; then figures."""
     options = parse(arguments)
 
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(options.attention)
 
 
-def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The options, which are checked as far as that is possible without the model; `format` is `None` for text."""
     parser = command_line.parser("transcribe", __doc__)
     add = parser.add_argument
