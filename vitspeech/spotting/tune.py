@@ -29,16 +29,7 @@ from vitspeech.errors import InputError, check_number, some_names
 from vitspeech.files import check_target, write_text
 from vitspeech.spotting.counts import Counts, OperatingPoint
 from vitspeech.spotting.listening import MATCH, Listener
-from vitspeech.spotting.measure import (
-    RATES,
-    Measurement,
-    Plan,
-    bound,
-    number,
-    percent,
-    rate_text,
-    words_of_all_speech,
-)
+from vitspeech.spotting.measure import RATES, Measurement, Plan, bound, number, percent, rate_text, words_of_all_speech
 from vitspeech.spotting.streams import NAMES, OTHERS, SOUNDS, SPEECH, speech_streams, word_streams
 
 STEPS = numpy.round(numpy.arange(-4, 14.01, 0.1), 1)  # thresholds in logits: 0.018 to 0.9999992

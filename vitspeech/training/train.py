@@ -50,13 +50,7 @@ from vitspeech.training.config import (
 )
 from vitspeech.training.interrupts import RunLock, handle_interrupts
 from vitspeech.training.run_folder import INIT_FROM
-from vitspeech.training.trainer import (
-    Trainer,
-    check_trainer,
-    end_processes,
-    fill_precision,
-    share_network,
-)
+from vitspeech.training.trainer import Trainer, check_trainer, end_processes, fill_precision, share_network
 from vitspeech.trust import import_modules
 
 DEFAULTS = {

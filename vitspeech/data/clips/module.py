@@ -11,13 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitspeech.data.audio.reading import (
-    LONGEST_S,
-    SAMPLE_RATE_HZ,
-    check_audio,
-    read_fitted,
-    readable_clips,
-)
+from vitspeech.data.audio.reading import LONGEST_S, SAMPLE_RATE_HZ, check_audio, read_fitted, readable_clips
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.clips.silence import SILENCE, replace_silence, shifted

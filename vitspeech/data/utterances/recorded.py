@@ -14,14 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from vitspeech.data.audio.reading import (
-    LONGEST_S,
-    SAMPLE_RATE_HZ,
-    SHORTEST_S,
-    Notes,
-    check_audio,
-    read_clip,
-)
+from vitspeech.data.audio.reading import LONGEST_S, SAMPLE_RATE_HZ, SHORTEST_S, Notes, check_audio, read_clip
 from vitspeech.data.batches import Batches, DurationBatches, SpeechBatch, collate
 from vitspeech.data.clips.noise import mixed_noise, pink_noise
 from vitspeech.data.labeled_files import check_files, known_speakers
