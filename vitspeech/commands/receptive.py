@@ -57,7 +57,7 @@ def compare(arguments: Sequence[str]) -> None:
     command_line.add_device(parser, others="")
     options = parser.parse_args(arguments)
     command_line.check_folder(options.output)
-    given = {name: count for name in ("inputs", "answers") if (count := getattr(options, name)) is not None}
+    given = command_line.settings(options, "inputs", "answers")
     if options.minutes is not None and given:
         raise InputError("--minutes: chooses --inputs and --answers itself; leave them out")
     if options.device == "mps":

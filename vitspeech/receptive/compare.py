@@ -181,18 +181,17 @@ def measure_state(
     progress: Callable[[float], None],
 ) -> tuple[State, nn.Module]:
     """The fields of one model in one state, and its network; options as in `iterate_fields`."""
-    inputs = subject.inputs(raw, size)
+    inputs, source = subject.inputs(raw, size), subject.source
     network = subject.network(trained=trained, size=size, sample=inputs)
-    zero_init = None if trained else switch_on_branches(network, inputs, subject.source)  # a note if it did
+    zero_init = None if trained else switch_on_branches(network, inputs, source)  # a note if it did
     if subject.takes_audio:
-        find_module(network, subject.source.name)  # a network of one's own may have no such front end
+        find_module(network, source.name)  # a network of one's own may have no such front end
     layers = plan.layers_of(subject, network, inputs)
-    options = {"cumulative_only": cumulative_only, "progress": progress}
-    numbers = layer_numbers(network, inputs, layers, subject.source, **options)
+    numbers = layer_numbers(network, inputs, layers, source, cumulative_only=cumulative_only, progress=progress)
     if zero_init is None:
         return State(trained, size, numbers), network
     initial = subject.network(trained=False, size=size, sample=inputs)
-    (last,) = layer_numbers(initial, inputs, layers[-1:], subject.source, cumulative_only=True)
+    (last,) = layer_numbers(initial, inputs, layers[-1:], source, cumulative_only=True)
     return State(trained, size, numbers, zero_init, last), network
 
 

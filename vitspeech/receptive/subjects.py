@@ -118,14 +118,11 @@ class Subject:
         """The released network, rebuilt for images of that side."""
         config = self.model.config
         arguments = dict(config.get("init_args") or {})
-        if isinstance(self.model.network, ViT):
+        if isinstance(self.model.network, ViT | TimmModel):
             arguments["image"] = int(size)
-        elif isinstance(self.model.network, TimmModel):
-            arguments["options"] = (arguments.get("options") or {}) | {"img_size": int(size)}
-        try:
-            network = checkpoint.build(config | {"init_args": arguments}, self.model.trust)
-        except TypeError:  # a timm network that takes images of any size
-            network = checkpoint.build(config, self.model.trust)
+        if options := arguments.get("options"):  # of a timm network, where they come before `image`
+            arguments["options"] = {name: value for name, value in options.items() if name != "img_size"}
+        network = checkpoint.build(config | {"init_args": arguments}, self.model.trust)
         if trained:
             weights = self.model.network.state_dict()
             for name, tensor in network.state_dict().items():

@@ -9,7 +9,7 @@ from typing import Any
 
 from vitspeech.checkpoint.model import CARD, read_mapping
 from vitspeech.checkpoint.models_table import NAMES
-from vitspeech.checkpoint.multi_seed import test_sum
+from vitspeech.checkpoint.multi_seed import flattened, test_sum
 from vitspeech.errors import InputError
 from vitspeech.files import check_links, read_json, read_text
 from vitspeech.metrics.intervals import mean_interval
@@ -89,16 +89,14 @@ def read_progress(run: Path) -> dict[str, list[tuple[int, float]]]:
     return {}
 
 
-def numbers(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+def numbers(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:
     """The numbers of nested metrics with dotted names; of an interval `interval_95` its `_low` and `_high`."""
-    for name, value in metrics.items():
-        if isinstance(value, dict):
-            yield from numbers(value, f"{prefix}{name}.")
-        elif isinstance(value, list) and len(value) == 2:
-            yield f"{prefix}{name}_low", value[0]
-            yield f"{prefix}{name}_high", value[1]
+    for name, value in flattened(metrics):
+        if isinstance(value, list) and len(value) == 2:
+            yield f"{name}_low", value[0]
+            yield f"{name}_high", value[1]
         elif isinstance(value, int | float) and not isinstance(value, bool):
-            yield f"{prefix}{name}", value
+            yield name, value
 
 
 def is_score(name: str) -> bool:

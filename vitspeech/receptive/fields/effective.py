@@ -247,8 +247,8 @@ class LayerProbe:
 
     def mean_field(self, origin: Layer, units: list[tuple[int, int]], energies: Sequence[Tensor]) -> Field:
         """The mean over units, each shifted to the same center, of the energy (B, R, W) that each has in `origin`."""
-        found = [self.read(origin, unit) for unit in units]
-        spans = [one or self.everything(origin, unit) for one, unit in zip(found, units, strict=True)]
+        spans = [self.spans(origin, unit) for unit in units]
+        unread = any(self.read(origin, unit) is None for unit in units)
         base, shape = tuple(span.center for span in spans[0]), self.shape(origin)
         moves = (True, not (origin.in_time and shape[1] > 1))
         sides = [2 * size - 1 if moved else size for size, moved in zip(shape, moves, strict=True)]
@@ -266,7 +266,7 @@ class LayerProbe:
         )
         relative = tuple(Span(span.low - span.center, span.high - span.center, 0) for span in spans[0])
         places, share_outside = (rows, columns, relative, units, base), outside / max(total, 1e-300)
-        field = Field(summed, seen / len(units), *places, share_outside, unread=None in found)
+        field = Field(summed, seen / len(units), *places, share_outside, unread)
         return replace(field, energy=summed / seen.clamp(min=1) * field.counted)
 
     def shape(self, layer: Layer) -> tuple[int, int]:
