@@ -186,7 +186,7 @@ def draw_figures(results: Sequence[Result], sample: Sample) -> dict[str, Caption
     unit = results[0].subject.unit
 
     def of_unit(value: object) -> object:
-        return value.get(unit) if isinstance(value, dict) and value.keys() <= WORDS.keys() else value
+        return value.get(unit) if isinstance(value, dict) else value
 
     quantity = curves.quantity(results)
     words = WORDS[unit] | {"quantity": quantity, "Quantity": quantity.capitalize(), "widest": WIDEST[unit]}
