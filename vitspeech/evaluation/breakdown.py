@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,6 @@ from matplotlib.lines import Line2D
 from vitspeech.files import write_csv
 from vitspeech.metrics.word_errors import (
     Alignment,
-    ErrorCounts,
     GroupScore,
     SpeakerErrors,
     alignments,
@@ -138,8 +137,6 @@ INCHES_PER_GROUP, INCHES_PER_LENGTH, HEIGHT = 0.3, 0.75, 3.6
 SHORTEST, WIDEST = 3.2, 14.0  # inches of a panel
 APART = 0.14  # of the two rates of a group, in groups
 
-Interval = tuple[float, float] | None
-
 
 @dataclass(frozen=True)
 class Breakdown:
@@ -153,21 +150,14 @@ class Breakdown:
     main: str  # the rate by which speakers are sorted: `words` or `characters`
 
 
-@dataclass(frozen=True)
-class Series:
-    """One of the two rates, and how it is drawn."""
-
-    name: str
-    color: str
-    marker: str
-    counts: Callable[[GroupScore], ErrorCounts]
-    interval: Callable[[GroupScore], Interval]
+STYLES = {"characters": (BLUE, "o"), "words": (VERMILION, "s")}  # color and marker of each rate
 
 
-RATES = (
-    Series("characters", BLUE, "o", lambda score: score.characters, lambda score: score.character_interval),
-    Series("words", VERMILION, "s", lambda score: score.words, lambda score: score.word_interval),
-)
+def percent(score: GroupScore, name: str) -> tuple[float, list[float]]:
+    """The rate `characters` or `words` of a group, and the ends of its interval if it is known, in percent."""
+    of_words = score.words, score.word_interval
+    counts, interval = of_words if name == "words" else (score.characters, score.character_interval)
+    return 100 * counts.rate, [100 * end for end in interval or ()]
 
 
 def draw_error_rates(test_sets: Sequence[Breakdown], output: Path) -> None:
@@ -189,7 +179,9 @@ def draw_error_rates(test_sets: Sequence[Breakdown], output: Path) -> None:
             draw_speakers(row[0], one)
         row[0].set_ylabel("error rate (%)")
         row[0].set_ylim(bottom=0)
-    handles = [Line2D([], [], color=one.color, marker=one.marker, linestyle="", label=one.name) for one in RATES]
+    handles = [
+        Line2D([], [], color=color, marker=marker, linestyle="", label=name) for name, (color, marker) in STYLES.items()
+    ]
     handles += [Line2D([], [], color=GRAY, linewidth=1, linestyle="--", label="all utterances, with 95 % interval")]
     figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), frameon=False)
     figure.savefig(output, dpi=130)
@@ -202,10 +194,9 @@ def panel_width(groups: int, inches: float) -> float:
 
 def draw_speakers(axes: Axes, one: Breakdown) -> None:
     """Draw the rates of each speaker, sorted by the main one."""
-    (main,) = (series for series in RATES if series.name == one.main)
-    names = sorted(one.speakers, key=lambda name: (main.counts(one.speakers[name]).rate, name))
+    names = sorted(one.speakers, key=lambda name: (percent(one.speakers[name], one.main)[0], name))
     few = len(names) <= MOST_NAMES
-    draw_groups(axes, [one.speakers[name] for name in names], one.whole, RATES if few else (main,))
+    draw_groups(axes, [one.speakers[name] for name in names], one.whole, STYLES if few else (one.main,))
     axes.set_title(f"{plain(one.name)}: by speaker", fontsize=11)
     if few:
         short = [name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…" for name in names]
@@ -219,10 +210,9 @@ def draw_speakers(axes: Axes, one: Breakdown) -> None:
 def draw_lengths(axes: Axes, one: Breakdown) -> None:
     """Draw the rates of each bin of lengths, with its number of utterances."""
     draw_groups(axes, list(one.lengths.values()), one.whole)
-    ranking = sorted(RATES, key=lambda series: series.counts(one.whole).rate)
-    for series, side in zip(ranking, ("top", "bottom"), strict=True):  # so that close numbers do not overlap
-        rate = 100 * series.counts(one.whole).rate
-        options = {"transform": axes.get_yaxis_transform(), "color": series.color, "va": side, "fontsize": 9}
+    rates = sorted((percent(one.whole, name)[0], color) for name, (color, _) in STYLES.items())
+    for (rate, color), side in zip(rates, ("top", "bottom"), strict=True):  # so that close numbers do not overlap
+        options = {"transform": axes.get_yaxis_transform(), "color": color, "va": side, "fontsize": 9}
         axes.text(1.01, rate, f"{rate:.1f}", **options)
     ticks = [f"{plain(name)}\n({score.utterances:,})" for name, score in one.lengths.items()]
     axes.set_xticks(range(len(ticks)), ticks, fontsize=9)
@@ -231,21 +221,20 @@ def draw_lengths(axes: Axes, one: Breakdown) -> None:
     axes.set_xlabel(f"{title} (utterances)" if one.unit == "words" else f"{title} in seconds (utterances)")
 
 
-def draw_groups(
-    axes: Axes, scores: Sequence[GroupScore], whole: GroupScore, series_drawn: Sequence[Series] = RATES
-) -> None:
-    """Draw the rates of each group, side by side, and those of all utterances as lines."""
-    sides_of_center, size = ((-APART, APART), 5) if len(series_drawn) > 1 else ((0,), 3)
-    for side, series in zip(sides_of_center, series_drawn, strict=True):
-        total, bounds = 100 * series.counts(whole).rate, series.interval(whole)
-        axes.axhline(total, color=series.color, linewidth=1, linestyle="--", zorder=1)
-        if bounds is not None:
-            axes.axhspan(*(100 * bound for bound in bounds), color=series.color, alpha=0.1, linewidth=0, zorder=0)
+def draw_groups(axes: Axes, scores: Sequence[GroupScore], whole: GroupScore, names: Collection[str] = STYLES) -> None:
+    """Draw the rates of these names of each group, side by side, and those of all utterances as lines."""
+    sides_of_center, size = ((-APART, APART), 5) if len(names) > 1 else ((0,), 3)
+    for side, name in zip(sides_of_center, names, strict=True):
+        color, marker = STYLES[name]
+        total, ends = percent(whole, name)
+        axes.axhline(total, color=color, linewidth=1, linestyle="--", zorder=1)
+        if ends:
+            axes.axhspan(*ends, color=color, alpha=0.1, linewidth=0, zorder=0)
         for place, score in enumerate(scores):
-            if (sides := series.interval(score)) is not None:
-                axes.vlines(place + side, 100 * sides[0], 100 * sides[1], color=series.color, linewidth=1.5, alpha=0.7)
-            rate = 100 * series.counts(score).rate
-            axes.plot(place + side, rate, series.marker, color=series.color, markersize=size)
+            rate, ends = percent(score, name)
+            if ends:
+                axes.vlines(place + side, *ends, color=color, linewidth=1.5, alpha=0.7)
+            axes.plot(place + side, rate, marker, color=color, markersize=size)
     axes.set_xlim(-0.7, len(scores) - 0.3)
     axes.grid(axis="y", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
