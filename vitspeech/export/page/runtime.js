@@ -18,7 +18,7 @@ const waiting = new Map();
 
 function ask(action, parts = {}, moved = []) {
   if (!worker) {
-    worker = new Worker("worker.js", { type: "module" });
+    worker = new Worker(new URL("worker.js", import.meta.url), { type: "module" });
     worker.onmessage = ({ data }) => {
       const { resolve, reject } = waiting.get(data.id);
       waiting.delete(data.id);
@@ -26,7 +26,7 @@ function ask(action, parts = {}, moved = []) {
       else resolve(data.result);
     };
     worker.onerror = (event) => {
-      const error = new Error(`The worker stopped: ${event.message ?? "its files could not be loaded"}`);
+      const error = new Error(`The worker stopped: ${event.message ?? "worker.js, or a file that it needs, could not be loaded"}`);
       for (const { reject } of waiting.values()) reject(error);
       waiting.clear();
       worker = undefined;
@@ -39,7 +39,7 @@ function ask(action, parts = {}, moved = []) {
 }
 
 /**
- * Load an exported model; refused if model.onnx does not match model.json.
+ * Load an exported model from a folder, relative to the page; refused if model.onnx does not match model.json.
  *
  * Tensors are {type, data, dims}, such as {type: "float32", data: Float32Array, dims: [1, 640]}.
  *   run(feeds) -> {outputs: {name: tensor}, ms}: one call of the graph
@@ -48,6 +48,7 @@ function ask(action, parts = {}, moved = []) {
  *     `rows` is empty where no token came out
  */
 export async function open(folder) {
+  folder = new URL(folder, document.baseURI).href; // the worker, where the modules are, would take it as relative to itself
   const metadata = await ask("open", { folder });
   return {
     folder,
