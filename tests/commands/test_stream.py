@@ -39,6 +39,11 @@ def test_stream_prints_words_with_their_times(command, sure, words):
     )
 
 
+def test_options_may_stand_before_the_recording(command, sure, words):
+    result = command("stream", sure, "--threshold", "0.05", words)
+    assert result.returncode == 0 and "threshold 0.05 (given)" in result.stdout
+
+
 @pytest.mark.parametrize(
     ("run", "options"),
     [

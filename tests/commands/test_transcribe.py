@@ -21,6 +21,7 @@ def test_transcribe_prints_a_line_a_recording(command, finished_recognizer_run, 
     result = command("transcribe", finished_recognizer_run, words, "--beam", 1)
     assert result.returncode == 0 and found.text
     assert result.stdout == f"{words}: {found.text}\n"
+    assert command("transcribe", finished_recognizer_run, "--beam", 1, words).stdout == result.stdout
 
 
 def test_transcribe_prints_when_each_word_was_said(command, finished_recognizer_run, words):
@@ -101,7 +102,7 @@ def test_an_interrupted_table_is_resumed_with_the_same_search(
 
     whole, table = tmp_path / "whole.csv", tmp_path / "out.csv"
     command("transcribe", finished_recognizer_run, recordings, "--out", whole)
-    monkeypatch.setattr("vitspeech.inference.transcribe.read_clip", read)
+    monkeypatch.setattr("vitspeech.inference.batches.read_clip", read)
     result = command("transcribe", finished_recognizer_run, recordings, "--out", table)
     assert "has the rows of 16 inputs" in one_line(result, status=130)
     monkeypatch.undo()

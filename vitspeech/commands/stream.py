@@ -91,7 +91,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--picture", type=Path, metavar="PNG", help="draw FILE with its words, unless single words are spotted")
     add("--beam", type=int, help="hypotheses of a search with a language model (default 8)")
     command_line.add_language_model(parser)
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     if (options.file is None) == (not options.microphone):
         parser.error("give either FILE or --microphone")
     if (options.no_words or options.picture) and options.microphone:

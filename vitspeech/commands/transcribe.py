@@ -93,7 +93,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--length-penalty", type=float, help="exponent of the length in an encoder-decoder's search (default 0.6)")
     command_line.add_language_model(parser)
     command_line.add_device(parser)
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     options.format = None if options.format == "text" else options.format
     is_one = len(options.paths) == 1 and not Path(options.paths[0]).is_dir()
 
