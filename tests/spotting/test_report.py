@@ -206,6 +206,11 @@ def test_only_the_card_says_which_other_words_training_heard():
     assert heard_words({}, said) is None
 
 
-def test_there_must_be_something_to_count_alarms_in(tmp_path):
-    with pytest.raises(InputError, match="has no other words; give --speech or --sounds"):
-        measure(spotter(), Plan(write_words(tmp_path, ("go", "stop"))))
+def test_misses_alone_are_measured_without_a_curve_and_the_report_says_so(tmp_path):
+    measurement = measure(spotter(), Plan(write_words(tmp_path / "words", ("go", "stop")), split="all"))
+    counts = measurement.counts(SETTINGS)
+    summary = measurement.summary(counts, SETTINGS, "tiny")
+    page = write_report(measurement, counts, summary, tmp_path / "out").read_text()
+    assert summary["operating_point"]["all"]["misses"]["clean"]["words"] > 1 and not summary["reached"]
+    assert "Without --speech, --sounds and other words, false alarms are not counted." in page
+    assert "Misses against" not in page and not (tmp_path / "out/det.png").exists()

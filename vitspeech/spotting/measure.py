@@ -136,8 +136,8 @@ def measure(model: Model, plan: Plan, *, with_others: bool = True, every_word: b
     speech = speech_streams(plan.speech, split, plan.hours, plan.seed) if plan.speech else []
     sounds = sound_streams(plan.sounds) if plan.sounds else []
     if not (speech or sounds or others):
-        raise InputError(f"{plan.keywords}: has no other words; give --speech or --sounds to count false alarms in")
-    if with_others and keywords and not others:
+        notes.append("Without --speech, --sounds and other words, false alarms are not counted.")
+    elif with_others and keywords and not others:
         notes.append(f"{plan.keywords} has no other words in the split {split}: alarms in other words not measured.")
     named = {"keywords": keywords, "other words": others, "speech": speech, "sounds": sounds}
     heard = [item for name, makers in named.items() if makers for item in listener.hear(makers, name)]

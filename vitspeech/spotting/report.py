@@ -88,7 +88,7 @@ def write_report(
     ):
         write_csv(folder / name, columns, rows)
     (folder / DET).unlink(missing_ok=True)
-    det = draw_det(summary) if counts.levels else None
+    det = draw_det(summary) if counts.levels and counts.conditions else None
     if det:
         (folder / DET).write_bytes(det)
     alarms = list(tqdm(worst_alarms(measurement, counts, worst), "alarms", disable=None, leave=False))
