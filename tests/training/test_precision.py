@@ -38,6 +38,8 @@ def auto(**options) -> tuple[str, str]:
 @pytest.mark.parametrize("accelerator", ["auto", "cpu"])
 def test_auto_on_a_cpu_is_the_faster_precision(times, accelerator):
     assert auto(accelerator=accelerator)[0] == "bf16-mixed"
+    times[torch.bfloat16] = 0.5
+    assert auto(accelerator=accelerator)[1].endswith("products in bf16 are 2.0 times as fast as in fp32 on this CPU")
     times[torch.bfloat16] = 3.0
     chosen, line = auto(accelerator=accelerator)
     assert chosen == "32-true"

@@ -64,7 +64,8 @@ def device_type(accelerator: Any) -> str:
 
 def in_words(ratio: float) -> str:
     """A ratio of times as a sentence."""
-    return f"matrix products in bf16 take {ratio:.1f} times as long as in fp32 on this CPU"
+    relation = f"are {1 / ratio:.1f} times as fast as" if ratio < 1 else f"take {ratio:.1f} times as long as"
+    return f"matrix products in bf16 {relation} in fp32 on this CPU"
 
 
 def bf16_ratio() -> float:

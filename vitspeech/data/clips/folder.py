@@ -156,8 +156,8 @@ def warn_of_words(splits: dict[str, list[LabeledFile]], words: Sequence[str]) ->
     named = [word for word in words if word in found]
     if are_few(splits, words) and not any(item.label in words for item in splits["test"]):
         warnings.warn(
-            f"fewer than {FEW} recordings of each word: the test has none of them, and does not say how often people "
-            "are missed; vitspeech spot does, on further recordings",
+            f"fewer than {FEW} recordings of each word: the test has none of them, at most synthesized ones, and "
+            "does not say how often people are missed; vitspeech spot does, on further recordings",
             stacklevel=2,
         )
         splits = {split: items for split, items in splits.items() if split != "test"}
