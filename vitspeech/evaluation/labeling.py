@@ -72,7 +72,7 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
         ids = [utterance.id for utterance in loader.dataset.utterances]
         sides = references, hypotheses
         texts = [[" ".join(data.labels[word.label] for word in words) for words in side] for side in sides]
-        right = [int((labels // (none + 1) == labels % (none + 1)).sum()) for labels in pairs]
+        right = [int(counted.right.sum()) for counted in word_counts]
         rows = zip(range(len(ids)), ids, *texts, map(len, pairs), right, strict=True)
         return ItemTable(COLUMNS, rows)
 
