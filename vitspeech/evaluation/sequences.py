@@ -115,9 +115,8 @@ def by_length(name: str, inputs: Sequence[Units], aligned: Sequence[Alignment]) 
 
 def to_texts(data: LightningDataModule, sequences: Dataset, outputs: Sequence[Units]) -> Iterator[tuple[str, str, str]]:
     """Input, true output and output of each sequence, with symbols in place of their indices."""
-    sides = zip(sequences.inputs, sequences.outputs, outputs, strict=True)
-    for row in sides:
-        vocabularies = (data.preprocessing["symbols"], data.labels, data.labels)
+    vocabularies = (data.preprocessing["symbols"], data.labels, data.labels)
+    for row in zip(sequences.inputs, sequences.outputs, outputs, strict=True):
         yield tuple(" ".join(names[unit] for unit in units) for names, units in zip(vocabularies, row, strict=True))
 
 

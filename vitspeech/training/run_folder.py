@@ -127,19 +127,17 @@ def start(
     return folder
 
 
-def resume(run: str | Path, config: str, origin: dict[str, Any]) -> Path:
+def resume(folder: Path, config: str, origin: dict[str, Any]) -> None:
     """Write the resolved config, which the command line may have changed, and add the `provenance` of this start.
 
     Drafts that were being written when the run was killed are removed.
     """
-    folder = Path(run)
     for draft in folder.glob(".*.draft"):  # of files; a model's is a folder, which saving it replaces
         if draft.is_file():
             draft.unlink()
     write_text(config, folder / CONFIG)
     file = folder / "run.json"
     write_json(with_start(read_json(file) if file.exists() else None, origin), file)
-    return folder
 
 
 def check_learned_from(run: str | Path, sums: dict[str, Any]) -> None:

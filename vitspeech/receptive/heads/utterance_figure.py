@@ -74,8 +74,6 @@ def draw_utterance_attention(model: Model, file: Path, output: Path, *, search: 
     upper, spectrogram, (received, last) = words_figure(
         file.name, transcript.text.split(), words, seconds, heights, below=PROFILE_INCHES
     )
-    figure = upper.figure
-    lower = figure.subfigs[1]
     draw_spectrogram(spectrogram, tokens.log_mel, waveforms)
     relative = torch.stack([one.mean(0) for one in weights]) / uniform.mean(1)
     draw_rows(received, relative, borders)
@@ -85,12 +83,11 @@ def draw_utterance_attention(model: Model, file: Path, output: Path, *, search: 
     else:
         draw_map(last, weights[-1] / uniform[-1], borders)
     upper.align_ylabels()
-    profiles, beside = lower.subplots(
-        1, 2, width_ratios=(8, figure_width(seconds) - 8)
-    )  # no wider for a longer recording
+    ratios = (8, figure_width(seconds) - 8)  # no wider for a longer recording
+    profiles, beside = upper.figure.subfigs[1].subplots(1, 2, width_ratios=ratios)
     beside.set_axis_off()
     draw_profiles(profiles, weights, encoder, hop_s)
-    figure.savefig(output, dpi=130, format=output.suffix[1:] or "png")
+    upper.figure.savefig(output, dpi=130, format=output.suffix[1:] or "png")
 
 
 def by_distance(values: Tensor, left: int, right: int) -> Tensor:
