@@ -1,6 +1,7 @@
 """The choice of thresholds: recall at a rate of false alarms that holds in speech that was not heard."""
 
 import math
+from copy import copy
 from dataclasses import replace
 
 import numpy
@@ -18,6 +19,7 @@ from vitspeech.spotting.streams import Recording, SaidWord, Stream
 from vitspeech.spotting.tune import (
     GRID,
     LASTING,
+    REFRACTORY_S,
     STEPS,
     Tuned,
     alarm_rates,
@@ -168,7 +170,20 @@ def test_settings_are_chosen_with_thresholds_for_every_word(measurement):
     assert sum("not reached" in line for line in lines) == 1 and "not reached" in lines[1]
 
 
-def test_no_other_value_of_the_grid_is_better_than_the_first_one_chosen_nor_than_the_last(measurement):
+def test_few_words_choose_neither_settings_nor_a_higher_threshold(measurement):
+    own = replace(measurement.listener.settings, refractory_s=0.7)
+    few = replace(measurement, listener=copy(measurement.listener))
+    few.listener.settings = own
+    tuned = tune(few, {"speech": 3000.0})
+    assert tuned.settings == replace(own, thresholds=dict.fromkeys(("go", "stop"), tuned.settings.threshold("go")))
+    counts = drawn(0, at_half=0.0)
+    counts.logit[counts.level >= 0] = 9.0  # found at any threshold
+    counts.said = counts.said // 20
+    assert set(choose(counts, {"speech": 10.0}).thresholds.values()) == {sigmoid(-2.2)}
+
+
+def test_no_other_value_of_the_grid_is_better_than_the_first_one_chosen_nor_than_the_last(measurement, monkeypatch):
+    monkeypatch.setattr("vitspeech.spotting.tune.TELLING", 1)
     wanted = {"speech": 3000.0}
     tuned, first = tune(measurement, wanted), replace(measurement.listener.settings, refractory_s=0.0)
     last = replace(tuned.settings, refractory_s=0.0)
@@ -191,7 +206,7 @@ def test_a_refractory_period_is_taken_if_it_costs_no_word(words_s, expected):
     counts = Counts(["go", "stop"], heard, candidates, 0.0)
     choice = choose(counts, {})
     assert choice.point.alarms.sum() == 2 and choice.point.found.sum() == 2
-    tuned = with_refractory(None, Tuned(SpottingSettings(choice.thresholds), choice, counts))
+    tuned = with_refractory(Tuned(SpottingSettings(choice.thresholds), choice, counts), REFRACTORY_S)
     assert tuned.settings.refractory_s == expected
     assert tuned.choice.point.alarms.sum() == (1 if expected else 2) and tuned.choice.point.found.sum() == 2
 

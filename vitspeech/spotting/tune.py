@@ -43,17 +43,17 @@ GRID = {
     "pause_s": (0.04, 0.08, 0.16),
 }
 LEAST_RATE = 1e-6  # false alarms per hour that may be wanted
-REFRACTORY_S = 0.3  # is tried as well; the ends of two words are rarely closer
+REFRACTORY_S = 0.3  # at least, unless it costs a word: the ends of two words are rarely closer
 RATE, LOOK_CLIPS, LOOK_HOURS = 0.5, 200, 1.1  # false alarms per hour, words and hours of speech after a training
-LASTING = {  # the decoder after a training: a word is sure for 0.2 s, which a sound seldom is, and decided early
+LASTING = {  # the decoder after a training: a word is sure for 0.16 s, which a sound seldom is, and decided early
     "token_probability": 0.9,
     "smoothing_s": 0.04,
-    "shortest_s": 0.2,
+    "shortest_s": 0.16,
     "pause_s": 0.04,
-    "refractory_s": REFRACTORY_S,
+    "refractory_s": 0.7,  # parts of a word are not reported one after another
 }
 UNSURE = {"token_probability": 0.3, "shortest_s": 0.12, "thresholds": 0.05}  # of words that were only synthesized
-TELLING = 20  # words said, from which on those that are found tell how low the threshold should be
+TELLING = 20  # words said, from which on those that are found tell which settings are good
 # The step of the lowest threshold after a training, 0.1: below it, few hours say little (docs/history/spotting.md).
 LOWEST = int(numpy.flatnonzero(STEPS == -2.2)[0])
 
@@ -78,19 +78,30 @@ class Choice:
 def choose(counts: Counts, wanted: Mapping[str, float]) -> Choice:
     """The threshold at which the expected rate of each condition is at most the wanted one, the same for all words.
 
-    It is the lowest such threshold, but below one half only as far as that finds more words. If none reaches the wanted
-    rates (per hour, for each condition that counts), it is the highest one that finds a word.
+    It is the lowest such threshold, `raised`. If none reaches the wanted rates (per hour, for each condition that
+    counts), it is the highest one that finds a word.
     """
     limits = numpy.array([wanted.get(name, math.inf) for name in counts.conditions])
     rates, recalls = alarm_rates(counts), word_recalls(counts).mean(0)
     useful = numpy.flatnonzero(recalls > 0)
     fits = numpy.flatnonzero((rates <= limits[:, None]).all(0) & (recalls > 0))
     if len(fits):
-        best = fits[recalls[fits] == recalls[fits].max()]
-        step = int(min(best[-1], max(fits[0], HALF)))
+        step = raised(counts, int(fits[0]), recalls)
     else:
         step = int(useful[-1]) if len(useful) else len(STEPS) - 1
     return at_step(counts, step, rates, recalls)
+
+
+def raised(counts: Counts, step: int, recalls: numpy.ndarray) -> int:
+    """The step, raised up to one half as long as no more words are missed; if few are said, to `LOWEST` alone."""
+    if not is_telling(counts):
+        return max(step, LOWEST)
+    return max(step, min(HALF, int(numpy.flatnonzero(recalls == recalls[step])[-1])))
+
+
+def is_telling(counts: Counts) -> bool:
+    """Whether enough words are said to choose by those that are found."""
+    return counts.said[0].sum() >= TELLING
 
 
 def at_step(counts: Counts, step: int, rates: numpy.ndarray, recalls: numpy.ndarray) -> Choice:
@@ -186,7 +197,7 @@ def tune(measurement: Measurement, wanted: Mapping[str, float]) -> Tuned:
             "false alarms can be counted"
         )
     best = attempt(measurement, replace(measurement.listener.settings, refractory_s=0.0), wanted)
-    for name, values in GRID.items():
+    for name, values in GRID.items() if is_telling(best.counts) else ():
         for value in values:
             settings = replace(best.settings, **{name: value})
             if value != getattr(best.settings, name):
@@ -200,7 +211,7 @@ def tune(measurement: Measurement, wanted: Mapping[str, float]) -> Tuned:
             f"no thresholds reach {wanted[name]:g} false alarms per hour of {NAMES[name]}: the nearest rate is "
             f"{rate:.3g}, at which {100 * best.choice.recall:.1f} % of the words are found"
         )
-    return with_refractory(measurement, best)
+    return with_refractory(best, max(measurement.listener.settings.refractory_s, REFRACTORY_S))
 
 
 def attempt(measurement: Measurement, settings: SpottingSettings, wanted: Mapping[str, float]) -> Tuned:
@@ -219,12 +230,12 @@ def rank(tuned: Tuned, wanted: Mapping[str, float]) -> tuple[float, float]:
     return -max(excess, 1.0), round(tuned.choice.recall, 2)
 
 
-def with_refractory(measurement: Measurement, tuned: Tuned) -> Tuned:
-    """The same with a refractory period, if that takes alarms away and no word that was found."""
-    counts = Counts(tuned.counts.words, tuned.counts.heard, tuned.counts.candidates, REFRACTORY_S)
-    before, after = tuned.choice.point, counts.at(tuned.choice.thresholds)
-    if after.alarms.sum() < before.alarms.sum() and (after.found == before.found).all():
-        settings = replace(tuned.settings, refractory_s=REFRACTORY_S)
+def with_refractory(tuned: Tuned, refractory_s: float) -> Tuned:
+    """The same with a refractory period, if all words that were found still are."""
+    counts = Counts(tuned.counts.words, tuned.counts.heard, tuned.counts.candidates, refractory_s)
+    after = counts.at(tuned.choice.thresholds)
+    if (after.found == tuned.choice.point.found).all():
+        settings = replace(tuned.settings, refractory_s=refractory_s)
         return Tuned(settings, replace(tuned.choice, point=after), counts)
     return tuned
 
@@ -330,9 +341,7 @@ def choose_after_training(counts: Counts, rate: float) -> Choice:
     """
     rates, recalls = alarm_rates(counts, smooth=True), word_recalls(counts).mean(0)
     fits = numpy.flatnonzero(rates[0] <= rate)
-    step = max(int(fits[0]), LOWEST) if len(fits) else len(STEPS) - 1
-    if counts.said[0].sum() >= TELLING:
-        step = max(step, min(HALF, int(numpy.flatnonzero(recalls == recalls[step])[-1])))
+    step = raised(counts, max(int(fits[0]), LOWEST), recalls) if len(fits) else len(STEPS) - 1
     return at_step(counts, step, rates, recalls)
 
 
