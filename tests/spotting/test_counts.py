@@ -10,7 +10,7 @@ from spotting_data import spotter, write, write_speech, write_words
 from vitspeech.decoding.keywords import Detection, SpottingSettings
 from vitspeech.inference.spotting import WordSpotter
 from vitspeech.spotting.counts import Counts
-from vitspeech.spotting.listening import Heard, judged
+from vitspeech.spotting.listening import Heard, judged, samples_again
 from vitspeech.spotting.measure import Plan, measure
 from vitspeech.spotting.streams import Recording, SaidWord, Stream
 
@@ -170,11 +170,7 @@ def test_what_is_counted_is_what_a_spotter_with_these_thresholds_detects(measure
     live = WordSpotter(spotter(), settings)
     rows = []
     for number, item in enumerate(counted.heard):
-        samples = next(
-            stream.samples
-            for stream in item.make(16_000)
-            if (stream.name, stream.snr_db) == (item.stream.name, item.stream.snr_db)
-        )
+        samples = samples_again(item, 16_000)
         rows += [(number, found.label, round(found.end_s, 6)) for found in live.words(samples.split(50_001))]
     kept = [item for item, is_kept in zip(counted.candidates, point.kept, strict=True) if is_kept]
     assert [(item.stream, item.detection.label, round(item.detection.end_s, 6)) for item in kept] == rows
