@@ -302,7 +302,7 @@ def test_keywords_of_few_recordings_have_none_in_the_test(tmp_path, name, lamps,
     )
     assert len(splits["validation"]) == len(plain["validation"])
     if not held_out:
-        with pytest.warns(UserWarning, match="fewer than 20 recordings .* the test has none of them, at most synthesized"):
+        with pytest.warns(UserWarning, match="fewer than 20 .*: the test has none of them, at most synthesized"):
             warn_of_words(splits, ["hey lamp", "door"])
 
 
