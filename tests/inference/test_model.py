@@ -447,3 +447,49 @@ def test_models_and_streams_run_within_autocast(classifier, spotter, samples):
         features = classifier.features(CAT)
     assert [word.label for word in found] == ["left", "right", "go"]
     assert features.dtype == torch.float32 and torch.allclose(features, classifier.features(CAT), atol=0.2)
+
+
+def test_a_head_without_a_label_for_each_output_gives_no_labels(samples):
+    for name, classes, inputs in (("vit-cifar10", 4, CAT), ("vit-cifar10", 0, CAT), ("keywords-12", 3, samples)):
+        model = released(name)
+        model.network.reset_classifier(classes)
+        with pytest.raises(InputError, match=rf"^the network has {classes or 128} outputs, but there are 1\d labels; "):
+            model(inputs)
+    with pytest.raises(InputError, match=r"^the network has 3 outputs, but there are 14 labels; "):
+        model.stream()
+
+
+@pytest.mark.parametrize("name, inputs", [("cnn-cifar10", CAT), ("spoken-words-ctc", SOUND)])
+def test_a_network_in_training_mode_is_not_run(name, inputs):
+    model = released(name)
+    before = copy.deepcopy(model.network.state_dict())
+    model.network.train()
+    for function in (model, model.features):
+        with pytest.raises(InputError, match=r"in training mode.*; call model\.eval\(\) first$"):
+            function(inputs)
+    assert all(torch.equal(before[key], value) for key, value in model.network.state_dict().items())
+
+
+def test_a_network_of_ones_own_is_saved_with_its_own_config(tmp_path, classifier):
+    network = small().network
+    with pytest.raises(InputError, match=r"; another network needs its own: like=vitspeech\.Model\(") as error:
+        vitspeech.save(network, tmp_path / "own", labels=["a", "b", "c"], like=classifier)
+    assert len(str(error.value)) < 400
+    vitspeech.save(network, tmp_path / "own", like=small())
+    assert vitspeech.load(tmp_path / "own").labels == ["a", "b", "c"]
+
+
+def test_bytes_are_one_input_and_not_numbers(classifier):
+    with pytest.raises(InputError, match=r"^bytes: not an image"):
+        classifier(b"abc")
+
+
+def test_a_model_of_another_kind_is_answered_with_its_method(classifier):
+    with pytest.raises(InputError, match=r"use `vitspeech predict` \(model\.predict\)$"):
+        classifier.transcribe(SOUND)
+
+
+def test_the_attention_weights_of_a_model_are_those_of_its_network(classifier):
+    with vitspeech.attention_weights(classifier) as weights:
+        classifier(CAT)
+    assert [*weights] == [f"encoder.blocks.{block}.attention" for block in range(6)]

@@ -54,7 +54,7 @@ def is_single(inputs: Any, axes: int) -> bool:
     """
     if isinstance(inputs, str | os.PathLike):
         return not Path(inputs).is_dir()
-    if states_rate(inputs):
+    if states_rate(inputs) or isinstance(inputs, bytes):
         return True
     return inputs.ndim <= axes if hasattr(inputs, "ndim") else not isinstance(inputs, Iterable)
 

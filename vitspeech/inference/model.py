@@ -26,7 +26,7 @@ from vitspeech.inference.label_stream import LabelStream, is_labeling
 from vitspeech.inference.predict import PICTURE_AXES, SOUND_AXES, Prediction, run_clips
 from vitspeech.inference.spotting import WordSpotter
 from vitspeech.inference.stream import FULL_SCALE
-from vitspeech.inference.transcript import Transcript, is_transcribing
+from vitspeech.inference.transcript import Transcript, check_model, check_outputs, is_transcribing
 from vitspeech.inference.transcript_stream import TranscriptStream
 from vitspeech.lazy_names import nearest
 
@@ -165,6 +165,7 @@ class Model(released.Model):
         Shape:
             -> pooled (W,) for one input, (B, W) for several; or tokens (T, D), a list of these for several
         """
+        check_model(self)
         network, options = self.network, {"sample_rate": sample_rate, "batch": batch}
         if not hasattr(network, "forward_features"):
             raise InputError(f"{type(network).__name__} has no forward_features")
@@ -269,14 +270,13 @@ def save(network: nn.Module, folder: str | Path, *, like: released.Model, labels
         arguments[name] += len(labels) - len(like.labels)
     description = {"network": config, "labels": labels, "preprocessing": like.preprocessing, "task": like.task}
     check_config(description)
-    outputs = getattr(network, "num_classes", len(labels))
-    if outputs not in (0, len(labels)):  # 0 is a head of another kind
-        raise InputError(f"the network has {outputs} outputs, but there are {len(labels)} labels; give labels=[…]")
+    check_outputs(getattr(network, "num_classes", 0) or len(labels), labels)  # 0 is a head of another kind
     weights = {name: tensor.detach().cpu() for name, tensor in network.state_dict().items()}
     try:
         build_network(description, weights, like.trust)
     except InputError as error:
-        raise InputError(f"not like the network of {like!r}: {one_line(error):.1000}") from None
+        other = "another network needs its own: like=vitspeech.Model(network, labels, preprocessing, {}, config)"
+        raise InputError(f"not like the network of {like!r}: {one_line(error):.120}…; {other}") from None
     card = {"name": Path(folder).name, "parameters": sum(parameter.numel() for parameter in network.parameters())}
     card |= {name: like.card[name] for name in KEPT if name in like.card}
     if "sha256" in like.card:

@@ -15,7 +15,7 @@ from vitspeech.data.images.reading import normalize, read_picture, to_picture, w
 from vitspeech.errors import check_number
 from vitspeech.inference.batches import Input, OnError, Position, read_recording, run_in_batches, walk_inputs
 from vitspeech.inference.stream import FULL_SCALE
-from vitspeech.inference.transcript import check_model, wrong_model
+from vitspeech.inference.transcript import check_model, check_outputs, wrong_model
 from vitspeech.models import MaskedSpeechModel
 
 BATCH = 128
@@ -86,7 +86,9 @@ def predict(
 
     @torch.inference_mode()
     def classify(batch: Tensor) -> list[list[tuple[str, float]]]:
-        best = model.network(batch).softmax(-1).topk(min(top, len(model.labels)))
+        logits = model.network(batch)
+        check_outputs(logits.shape[-1], model.labels)
+        best = logits.softmax(-1).topk(min(top, len(model.labels)))
         rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
         return [[(model.labels[index], value) for index, value in zip(*row, strict=True)] for row in rows]
 

@@ -13,6 +13,7 @@ from vitspeech.checkpoint.model import Model
 from vitspeech.decoding.keywords import Detection, KeywordDecoder, SpottingSettings
 from vitspeech.errors import InputError
 from vitspeech.inference.stream import Listener, stream
+from vitspeech.inference.transcript import check_outputs
 from vitspeech.metrics.intervals import poisson_interval
 
 
@@ -39,6 +40,7 @@ class WordSpotter(Listener):
         if not hasattr(model.network, "pooling"):
             raise InputError(f"{type(model.network).__name__} does not classify clips; use a SpeechClassifier")
         check_pooling(model.network)
+        check_outputs(self.logits.shape[-1], model.labels)
         self.labels = model.labels
         self.settings = settings or model.spotting or SpottingSettings()
         rate_hz, hop, window = self.stream.sample_rate_hz, self.stream.hop_samples, model.network.tokens.window_samples

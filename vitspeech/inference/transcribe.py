@@ -122,6 +122,7 @@ def transcribe_symbols(model: Model, texts: Iterable[str], *, search: Search | N
     Raises:
         InputError: If the model does not take symbols, or a sequence is empty, too long or has another symbol.
     """
+    check_model(model)
     if "symbols" not in model.preprocessing:
         raise wrong_model(model, "does not take symbols")
     check_search(model, search)

@@ -51,9 +51,18 @@ def is_autoregressive(network: nn.Module) -> bool:
 
 
 def check_model(model: Any) -> None:
-    """Check that a model is given, and not its folder."""
+    """Check that a model in evaluation mode is given, and not its folder."""
     if not isinstance(model, Model):
         raise InputError(f"{model!r:.100} is not a model; the first argument is what vitspeech.load returns")
+    if model.network.training:
+        raise InputError("the network is in training mode, with dropout and running means; call model.eval() first")
+
+
+def check_outputs(outputs: int, labels: Sequence[str]) -> None:
+    """Check that there is a label for each output of a network."""
+    if outputs != len(labels):
+        name = "give labels=[…] to vitspeech.save, or set model.labels"
+        raise InputError(f"the network has {outputs} outputs, but there are {len(labels)} labels; {name}")
 
 
 def wrong_model(model: Model, reason: str) -> InputError:
@@ -68,13 +77,13 @@ def wrong_model(model: Model, reason: str) -> InputError:
             "`vitspeech train --init_from`"
         )
     if "symbols" in model.preprocessing:
-        use = "`vitspeech transcribe --symbols` (vitspeech.transcribe_symbols)"
+        use = "`vitspeech transcribe --symbols` (model.transcribe)"
     elif is_transcribing(model):
-        use = "`vitspeech transcribe` (vitspeech.transcribe)"
+        use = "`vitspeech transcribe` (model.transcribe)"
     elif {"image", "seconds"} & model.preprocessing.keys():
-        use = "`vitspeech predict` (vitspeech.predict)"
+        use = "`vitspeech predict` (model.predict)"
     else:
-        use = "`vitspeech stream` (vitspeech.LabelStream)"
+        use = "`vitspeech stream` (model.stream)"
     return InputError(f"{name} {reason}; use {use}")
 
 
