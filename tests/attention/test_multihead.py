@@ -146,6 +146,8 @@ def test_a_layer_of_pytorch_becomes_one_with_the_same_outputs(options):
 def test_a_layer_of_pytorch_without_a_counterpart_is_refused(options):
     with pytest.raises(InputError, match="has no counterpart here"):
         MultiHeadAttention.from_torch(nn.MultiheadAttention(35, 5, **options))
+    with pytest.raises(InputError, match=r"^Linear is not a torch\.nn\.MultiheadAttention$"):
+        MultiHeadAttention.from_torch(nn.Linear(35, 35))
 
 
 def test_a_call_as_of_pytorchs_layer_is_answered_with_ours():

@@ -92,9 +92,11 @@ class MultiHeadAttention(nn.Module):
         weights with `average_attn_weights=False`.
 
         Raises:
-            InputError: If keys or values have another width than queries, or the layer appends a key (`add_bias_kv`,
-                `add_zero_attn`).
+            InputError: If the layer is of another class, keys or values have another width than queries, or the layer
+                appends a key (`add_bias_kv`, `add_zero_attn`).
         """
+        if not isinstance(layer, nn.MultiheadAttention):
+            raise InputError(f"{type(layer).__name__} is not a torch.nn.MultiheadAttention")
         if layer.in_proj_weight is None or layer.bias_k is not None or layer.add_zero_attn:
             raise InputError("a layer with kdim, vdim, add_bias_kv or add_zero_attn has no counterpart here")
         attention = cls(layer.embed_dim, layer.num_heads, dropout=layer.dropout).to(layer.in_proj_weight)

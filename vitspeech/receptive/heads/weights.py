@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from vitspeech.attention import MultiHeadAttention, QuadraticAttention, SelfAttentivePooling
+from vitspeech.checkpoint.model import Model
 from vitspeech.errors import InputError
 from vitspeech.models import TimmModel
 
@@ -32,7 +33,7 @@ class NotRecomputable(ValueError):
 
 
 @contextmanager
-def attention_weights(network: nn.Module) -> Iterator[dict[str, Tensor]]:
+def attention_weights(network: nn.Module | Model) -> Iterator[dict[str, Tensor]]:
     """Record the weights of all self-attention layers in each forward pass within the context.
 
     The dictionary is empty at first and then holds the weights of the latest pass: module names as in `named_modules`,
@@ -42,7 +43,7 @@ def attention_weights(network: nn.Module) -> Iterator[dict[str, Tensor]]:
     do. Cross-attention, and attention pooling with a single query, are not recorded. Outputs change by rounding only.
 
     Args:
-        network: In evaluation mode; its inputs have the batch axis first.
+        network: In evaluation mode, or a model from `vitspeech.load`; its inputs have the batch axis first.
 
     Shape:
         -> weights (B, H, T, S), S = T
@@ -52,6 +53,7 @@ def attention_weights(network: nn.Module) -> Iterator[dict[str, Tensor]]:
             queries, with dropout, or without `scaled_dot_product_attention`; if the recomputed output differs from the
             layer's own; or if the network has no attention.
     """
+    network = network.network if isinstance(network, Model) else network
     training = [name or type(network).__name__ for name, module in network.named_modules() if module.training]
     if training:
         raise InputError(f"{training[0]} is in training mode, where dropout may be active; call eval() first")
