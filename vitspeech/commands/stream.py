@@ -83,9 +83,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("file", nargs="?", metavar="FILE", help="recording: WAV, FLAC, OGG or MP3, of any length")
     add("--microphone", action="store_true", help="listen until Ctrl-C (needs the extra `live`)")
     spotting = parser.add_argument_group("models that spot single words")
-    threshold = "lowest probability of every word (default: the card's)"
+    threshold = "lowest probability of every word (default: the card's, else 0.8)"
     spotting.add_argument("--threshold", dest="thresholds", type=float, metavar="P", help=threshold)
-    pause = "shortest time between the ends of two words (default: the card's)"
+    pause = "shortest time between the ends of two words (default: the card's, else 0)"
     spotting.add_argument("--refractory", dest="refractory_s", type=float, metavar="SECONDS", help=pause)
     add("--no-words", action="store_true", help="FILE holds no words: report false alarms per hour")
     add("--picture", type=Path, metavar="PNG", help="draw FILE with its words, unless single words are spotted")
