@@ -81,6 +81,7 @@ def test_the_page_embeds_every_png_of_the_folder_with_a_text_that_names_every_mo
     assert all(result.subject.name in text for text in page.alternatives for result in results)
     text = (folder / "report.html").read_text()
     assert all(escape(reason) in text for result in results for item in result.missing.items() for reason in item)
+    assert ("that of the image, since offsets run both ways" in text) == (which == "pictures")
 
 
 def test_the_table_has_a_column_per_model_and_the_numbers_of_the_json(pictures):
