@@ -53,6 +53,13 @@ def test_what_was_heard_stands_below_the_controls_where_before_stood_what_can_be
     assert "left at" in page.locator("canvas").first.get_attribute("aria-label")
 
 
+def test_the_example_is_offered_to_models_that_know_one_of_its_words_or_transcribe(page):
+    for name, known in ((TRUNCATED, True), (GRU, False), (CTC, True)):
+        page.get_by_role("combobox", name="Model").select_option(label=name)
+        status(page, "Ready")
+        assert page.get_by_role("button", name="Try the example").is_visible() == known
+
+
 def test_the_time_under_the_thumb_of_the_slider_is_that_of_the_drawing_above(page):
     status(page, "Ready")
     page.get_by_role("button", name="Try the example").click()

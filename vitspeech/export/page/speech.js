@@ -27,7 +27,10 @@ class SpeechPage {
     this.listenButton = button("Use the microphone", () => (this.microphone ? this.stop() : this.listen()), "main");
     this.fileButton = fileButton("Open a recording …", "audio/*", (file) => this.play(file));
     this.fileInput = this.fileButton.querySelector("input");
-    this.exampleButtons = examples.map((path) => button("Try the example", () => this.playExample(path)));
+    this.exampleButtons = examples.map((path) => {
+      const words = path.split("/").at(-1).split(".")[0].split("-"); // the name of a recording says what is said in it
+      return Object.assign(button("Try the example", () => this.playExample(path)), { words });
+    });
     this.controls = element("div", { className: "row" }, this.listenButton, this.fileButton, ...this.exampleButtons);
     this.status = element("p", { className: "faint", role: "status" });
     this.player = element("audio", { controls: true, hidden: true, "aria-label": "The recording" });
@@ -58,7 +61,11 @@ class SpeechPage {
       return;
     }
     this.view.use(this.model.metadata);
-    this.say(`Ready: ${this.model.metadata.labels.length} labels.`);
+    const { labels } = this.model.metadata;
+    for (const each of this.exampleButtons) {
+      each.hidden = !this.view.isText && !each.words.some((word) => labels.includes(word));
+    }
+    this.say(`Ready: ${labels.length} labels.`);
     this.enable(true);
   }
 
