@@ -48,6 +48,13 @@ def test_a_copy_names_the_shipped_config_that_it_extends(tmp_path):
     assert portable(shipped / "shapes/copy.yaml", shipped) == text.replace("../cifar10/vit.yaml", "cifar10/vit")
 
 
+def test_a_copy_starts_from_the_same_weights():
+    assert f"\ninit_from: {ROOT / 'checkpoints/speech-encoder'}\n" in portable(
+        ROOT / "configs/own_words.yaml", ROOT / "configs"
+    )
+    assert "\ninit_from: null\n" in portable(ROOT / "configs/own_words_embedding.yaml", ROOT / "configs")
+
+
 def test_the_samples_are_copied_and_two_commands_are_shown(command, tmp_path):
     lines = command("samples", tmp_path / "new").stdout.splitlines()
     assert lines[: len(FILES)] == [str(tmp_path / "new" / name) for name in FILES]

@@ -68,15 +68,18 @@ def summary(text: str) -> str:
 
 
 def portable(path: Path, shipped: Path) -> str:
-    """The text of a config that works in any folder: a config of `shipped` that it extends is given by name."""
+    """The text of a config that works in any folder: what it extends of `shipped` by name, what it starts from whole."""
 
     def named(match: re.Match) -> str:
-        parent = (path.parent / match["parent"]).resolve()
-        if not parent.is_file() or not parent.is_relative_to(shipped.resolve()):
+        place, root = (path.parent / match["place"]).resolve(), shipped.resolve()
+        if match["key"] == "init_from" and place.is_dir():
+            return f"init_from: {place}{match['rest']}"
+        if not place.is_file() or not place.is_relative_to(root):
             return match[0]
-        return f"extends: {parent.relative_to(shipped.resolve()).with_suffix('').as_posix()}{match['rest']}"
+        return f"extends: {place.relative_to(root).with_suffix('').as_posix()}{match['rest']}"
 
-    return re.sub(r"^extends: *(?P<parent>[^\s#]+)(?P<rest>.*)$", named, read_text(path), flags=re.MULTILINE)
+    pattern = r"^(?P<key>extends|init_from): *(?P<place>[^\s#]+)(?P<rest>.*)$"
+    return re.sub(pattern, named, read_text(path), flags=re.MULTILINE)
 
 
 def samples(arguments: Sequence[str]) -> None:
