@@ -68,15 +68,15 @@ def summary(text: str) -> str:
 
 
 def portable(path: Path, shipped: Path) -> str:
-    """The text of a config that works in any folder: what it extends of `shipped` by name, what it starts from whole."""
+    """The text of a config that works in any folder: it extends configs of `shipped` by name."""
 
     def named(match: re.Match) -> str:
         place, root = (path.parent / match["place"]).resolve(), shipped.resolve()
         if match["key"] == "init_from" and place.is_dir():
             return f"init_from: {place}{match['rest']}"
-        if not place.is_file() or not place.is_relative_to(root):
-            return match[0]
-        return f"extends: {place.relative_to(root).with_suffix('').as_posix()}{match['rest']}"
+        if match["key"] == "extends" and place.is_file() and place.is_relative_to(root):
+            return f"extends: {place.relative_to(root).with_suffix('').as_posix()}{match['rest']}"
+        return match[0]
 
     pattern = r"^(?P<key>extends|init_from): *(?P<place>[^\s#]+)(?P<rest>.*)$"
     return re.sub(pattern, named, read_text(path), flags=re.MULTILINE)
