@@ -23,7 +23,7 @@ LABELS = {
 }
 TRANSCRIPTS = {
     "librispeech-5h-ctc": ("lafted right ti", -5.347),
-    "speech-encoder": ("left raght yo", -5.948),
+    "speech-encoder": ("left right yo", -7.475),
     "spoken-words-attention": ("left right go", -0.1000),
     "spoken-words-ctc": ("left right go", -0.4391),
 }
