@@ -180,6 +180,8 @@ def test_few_words_choose_neither_settings_nor_a_higher_threshold(measurement):
     counts.logit[counts.level >= 0] = 9.0  # found at any threshold
     counts.said = counts.said // 20
     assert set(choose(counts, {"speech": 10.0}).thresholds.values()) == {sigmoid(-2.2)}
+    counts.logit[counts.level >= 0] = -3.0  # found below that alone
+    assert choose(counts, {"speech": 10.0}).recall > 0
 
 
 def test_no_other_value_of_the_grid_is_better_than_the_first_one_chosen_nor_than_the_last(measurement, monkeypatch):

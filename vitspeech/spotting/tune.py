@@ -93,9 +93,9 @@ def choose(counts: Counts, wanted: Mapping[str, float]) -> Choice:
 
 
 def raised(counts: Counts, step: int, recalls: numpy.ndarray) -> int:
-    """The step, raised up to one half as long as no more words are missed; if few are said, to `LOWEST` alone."""
+    """The step, raised up to one half while no more words are missed; with few words, to `LOWEST` if that finds any."""
     if not is_telling(counts):
-        return max(step, LOWEST)
+        return max(step, LOWEST) if recalls[LOWEST] else step
     return max(step, min(HALF, int(numpy.flatnonzero(recalls == recalls[step])[-1])))
 
 
