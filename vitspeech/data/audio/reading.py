@@ -62,10 +62,10 @@ class InputAudio(AudioFile):
 
 def source_of(path: str | Path | Content) -> Path | Content:
     """What a recording is read from: a regular file, or bytes."""
-    if isinstance(path, Content):
-        return path
-    check_regular(Path(path))
-    return Path(path)
+    if not isinstance(path, Content):
+        path = Path(path)
+        check_regular(path)
+    return path
 
 
 def check_duration(name: object, duration_s: float, shortest_s: float = 0.0, longest_s: float = math.inf) -> None:
