@@ -87,6 +87,14 @@ def test_own_words_takes_phrases_words_and_a_language_on_the_command_line(words,
     assert data.labels == [*words, "unknown", "silence"] and data.language == "de"
 
 
+def test_random_weights_are_not_frozen(tmp_path):
+    config = tmp_path / "own.yaml"
+    config.write_text("extends: own_words\ninit_from: null\n")
+    options = ["--data.words=[lamp]", "--data.recordings=null", f"--run={tmp_path / 'run'}"]
+    with pytest.raises(InputError, match=r"frozen_blocks: without init_from, random weights would stay"):
+        TrainingCLI([f"--config={config}", *ON_CPU, *options]).train()
+
+
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=name)
 def test_every_experiment_builds_and_gives_one_logit_a_class(path, tmp_path, librispeech, photos, hub):
     if path.stem == "own_words_embedding" and WITHOUT_EMBEDDING:
