@@ -15,8 +15,8 @@ from vitspeech.tasks.optimizer import parameter_groups
 SAMPLES = 8000
 
 
-def network(**encoder):
-    tokens = vitspeech.SpeechFrontend(width=16, mels=20, stem="convolutional", stride=4)
+def network(frontend=None, **encoder):
+    tokens = vitspeech.SpeechFrontend(width=16, mels=20, stem="convolutional", stride=4, **(frontend or {}))
     torch.manual_seed(0)
     return vitspeech.SpeechClassifier(4, tokens, vitspeech.EncoderConfig(**{"depth": 2, "heads": 2} | encoder)).eval()
 
@@ -136,6 +136,14 @@ def test_frozen_blocks_and_the_front_end_keep_their_weights_and_their_statistics
     assert trained == {name for name, _ in net.named_parameters() if not name.startswith(kept)}
     assert net.encoder.blocks[1].training and not net.encoder.blocks[0].training and not net.tokens.training
     assert not made.eval().training
+
+
+def test_a_frozen_front_end_still_masks_and_warps_what_training_hears(clips):
+    net = network({"spec_augment": vitspeech.SpecAugment(mel_masks=1), "vocal_tract": 0.2})
+    made = task(net, frozen_blocks=1).train()
+    assert not torch.equal(net.tokens(clips), net.tokens(clips)) and net.tokens.vocal_tract.training
+    made.eval()
+    assert torch.equal(net.tokens(clips), net.tokens(clips)) and not net.tokens.vocal_tract.training
 
 
 def test_more_frozen_blocks_than_there_are_are_refused():

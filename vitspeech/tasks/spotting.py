@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from vitspeech.checkpoint import load
 from vitspeech.data.keywords.module import Keywords
 from vitspeech.errors import InputError, check_number
+from vitspeech.frontends.augment import SpecAugment, VocalTractPerturbation
 from vitspeech.inference.spotting import check_pooling
 from vitspeech.spotting.tune import settle
 from vitspeech.tasks.classification import Classification
@@ -41,7 +42,7 @@ class Spotting(Classification):
         rejection: Weight of the question whether there is a keyword; 1 is the plain cross-entropy. Other values need
             labels that end with `unknown` and `silence`.
         frozen_blocks: First blocks of the encoder that keep the weights which the training starts from, as does the
-            front end; 0: everything is trained.
+            front end, whose masks and warps stay on; 0: everything is trained.
         **classification: The other arguments of `Classification`: `label_smoothing`, `distillation` (teachers hear
             single clips), `warmup`, `decay`, `compile`.
     """
@@ -72,6 +73,9 @@ class Spotting(Classification):
         super().train(mode)
         for part in self.frozen:
             part.eval()
+            for module in part.modules():
+                if isinstance(module, (SpecAugment, VocalTractPerturbation)):  # what is heard still varies
+                    module.train(mode)
         return self
 
     def bind_labels(self, data: lightning.LightningDataModule) -> None:
