@@ -53,7 +53,7 @@ LASTING = {  # the decoder after a training: a word is sure for 0.16 s, which a 
     "refractory_s": 0.7,  # parts of a word are not reported one after another
 }
 UNSURE = {"token_probability": 0.3, "shortest_s": 0.12, "thresholds": 0.05}  # of words that were only synthesized
-TELLING = 20  # words said, from which on those that are found tell which settings are good
+TELLING = 100  # words said, from which on those that are found tell which settings are good
 # The step of the lowest threshold after a training, 0.1: below it, few hours say little (docs/history/spotting.md).
 LOWEST = int(numpy.flatnonzero(STEPS == -2.2)[0])
 
