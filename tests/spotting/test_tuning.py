@@ -286,5 +286,20 @@ def test_after_training_the_card_gets_a_threshold_for_the_speech_of_validation(t
     monkeypatch.setattr("vitspeech.spotting.tune.word_recordings", lambda *_: {"validation": []})
     settle(model, spotter(), words, [speech])  # people were recorded, none of them for validation
     assert read_json(model / "card.json")["spotting"] == before
-    assert len(settle(model, spotter(), None, [speech])) == 1  # nothing to count in
+    assert len(settle(model, spotter(), None, [])) == 1  # nothing to count in
     assert read_json(model / "card.json")["spotting"]["thresholds"] == 0.05  # nobody was recorded: it is never sure
+
+
+def test_words_that_nobody_recorded_get_a_threshold_for_the_speech_of_validation(tmp_path, monkeypatch):
+    monkeypatch.setattr("vitspeech.data.audio.continuous.split_of_speaker", lambda speaker: "validation")
+    speech = write_speech(tmp_path / "speech", seconds=2)
+    for name, text in {"card.json": "{}", "model.safetensors": "", "config.yaml": ""}.items():
+        (tmp_path / name).write_text(text)
+    chosen = {}
+    for rate in (0.5, 1e6):
+        monkeypatch.setattr("vitspeech.spotting.tune.RATE", rate)
+        line, missing = settle(tmp_path, spotter(), None, [speech])
+        chosen[rate] = read_json(tmp_path / "card.json")["spotting"]["thresholds"]["go"]
+        assert f"threshold {chosen[rate]:.2g}, with " in line and "misses" not in line
+        assert "no recordings of go, stop" in missing
+    assert chosen[0.5] > chosen[1e6] == pytest.approx(sigmoid(-2.9))

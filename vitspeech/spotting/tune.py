@@ -52,10 +52,12 @@ LASTING = {  # the decoder after a training: a word is sure for 0.16 s, which a 
     "pause_s": 0.04,
     "refractory_s": 0.7,  # parts of a word are not reported one after another
 }
-UNSURE = {"token_probability": 0.3, "shortest_s": 0.12, "thresholds": 0.05}  # of words that were only synthesized
+# The decoder for words that were only synthesized: it is unsure of what people say.
+UNSURE = {**LASTING, "token_probability": 0.3, "shortest_s": 0.12, "thresholds": 0.05}
 TELLING = 100  # words said, from which on those that are found tell which settings are good
 # The step of the lowest threshold after a training, 0.1: below it, few hours say little (docs/history/spotting.md).
 LOWEST = int(numpy.flatnonzero(STEPS == -2.2)[0])
+LOWEST_UNSURE = int(numpy.flatnonzero(STEPS == -2.9)[0])  # 0.05
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ def raised(counts: Counts, step: int, recalls: numpy.ndarray) -> int:
 
 def is_telling(counts: Counts) -> bool:
     """Whether enough words are said to choose by those that are found."""
-    return counts.said[0].sum() >= TELLING
+    return counts.said[:1].sum() >= TELLING
 
 
 def at_step(counts: Counts, step: int, rates: numpy.ndarray, recalls: numpy.ndarray) -> Choice:
@@ -333,57 +335,56 @@ def save_settings(model: str | Path, settings: SpottingSettings, choice: dict[st
     return card
 
 
-def choose_after_training(counts: Counts, rate: float) -> Choice:
-    """The lowest threshold at which this rate of false alarms is expected in speech.
+def choose_after_training(counts: Counts, rate: float, lowest: int = LOWEST) -> Choice:
+    """The lowest threshold at which this rate of false alarms is expected in speech, from the step `lowest` on.
 
     An hour has few alarms, so the fitted tail alone counts: a single alarm far above the others does not decide. If
     enough words are said to tell, the threshold is raised, to one half at most, as long as no more of them are missed.
     """
     rates, recalls = alarm_rates(counts, smooth=True), word_recalls(counts).mean(0)
     fits = numpy.flatnonzero(rates[0] <= rate)
-    step = raised(counts, max(int(fits[0]), LOWEST), recalls) if len(fits) else len(STEPS) - 1
+    step = raised(counts, max(int(fits[0]), lowest), recalls) if len(fits) else len(STEPS) - 1
     return at_step(counts, step, rates, recalls)
 
 
 def settle(folder: Path, model: Model, keywords: Path | None, speech: Sequence[Path]) -> list[str]:
     """Choose the threshold of a model that was just trained for `RATE` false alarms per hour, on validation recordings.
 
-    It takes a minute: few words, at most 1.1 hours of speech of each folder, and the settings `LASTING` of the decoder.
-    Without recordings it is `UNSURE`. The card gets the settings.
+    It takes a minute: few words, at most 1.1 hours of speech of each folder, and the settings `LASTING` of the decoder;
+    `UNSURE` if there are no recordings (`keywords=None`). The card gets the settings.
 
     Returns:
         One or two lines: the threshold, what it misses and takes for a word, and the words without recordings.
     """
-    listener, lines, recorded = Listener(model), [], set()
+    listener, lines, recorded, lowest = Listener(model), [], set(), LOWEST
     words, settings = listener.words, replace(listener.settings, **LASTING)
-    if keywords is not None:
+    if keywords is None:
+        settings, lowest = replace(settings, **UNSURE), LOWEST_UNSURE
+        save_settings(folder, settings, {"split": "synthesized"})
+    else:
         recorded = {item.label for item in word_recordings(keywords, words)["validation"]}.intersection(words)
-    if recorded:
-        makers, _ = word_streams(keywords, words, "validation", LOOK_CLIPS, 0, with_others=False)
-        heard_speech = [root for root in speech if speech_split(list_speech(root), "validation")]
+    heard_speech = [root for root in speech if speech_split(list_speech(root), "validation")]
+    if recorded or (keywords is None and heard_speech):
+        makers = word_streams(keywords, words, "validation", LOOK_CLIPS, 0, with_others=False)[0] if recorded else []
         makers += [make for root in heard_speech for make in speech_streams(root, "validation", LOOK_HOURS, 0)]
         heard = listener.hear(makers, "choosing the threshold")
         counts = Counts(words, heard, listener.candidates(heard, settings), settings.refractory_s)
-        lines.append("as a spotter, on validation: ")
         if counts.conditions:
-            choice = choose_after_training(counts, RATE)
+            choice = choose_after_training(counts, RATE, lowest)
             settings = replace(settings, thresholds=choice.thresholds)
             alarms = counts.alarm_interval(choice.point, 0)
             known = {"wanted_alarms_per_hour": {SPEECH: RATE}, "expected_alarms_per_hour": choice.expected}
             known |= {"counted": {SPEECH: alarms}, "missed": missed(counts, choice), "split": "validation"}
             save_settings(folder, settings, known)
-        point = counts.at({word: settings.threshold(word) for word in words})
-        miss = counts.miss_rate(point, 0)
-        threshold = settings.threshold(words[0])
-        lines[-1] += f"at the threshold {threshold:.2g} it misses {percent(miss)} of {miss['words']} words"
+        line = f"as a spotter, on validation: at the threshold {settings.threshold(words[0]):.2g}"
+        if recorded:
+            miss = counts.miss_rate(counts.at({word: settings.threshold(word) for word in words}), 0)
+            line += f" it misses {percent(miss)} of {miss['words']} words"
         if counts.conditions:
             alarm = "1 false alarm" if alarms["alarms"] == 1 else f"{alarms['alarms']} false alarms"
-            lines[-1] += (
-                f", with {alarm} in {alarms['hours']:.2f} h of speech; expect about "
-                f"{number(choice.expected[SPEECH])} per hour (vitspeech tune sets another rate)"
-            )
-    elif keywords is None:
-        save_settings(folder, replace(settings, **UNSURE), {"split": "synthesized"})
+            line += f", with {alarm} in {alarms['hours']:.2f} h of speech; expect about "
+            line += f"{number(choice.expected[SPEECH])} per hour (vitspeech tune sets another rate)"
+        lines.append(line)
     if missing := [word for word in words if word not in recorded]:
         lines.append(
             f"no recordings of {some_names(missing)} in validation: how often people are missed is not known, and from "
