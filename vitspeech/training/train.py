@@ -154,7 +154,9 @@ class TrainingCLI:
         source = None if self.run.checkpoint else self.config.init_from
         self.transfer = source and self.find_weights(source)
         if getattr(self.model, "frozen", ()) and not self.config.init_from:
-            raise InputError("frozen_blocks: without init_from, random weights would stay; set it to 0, or give a start")
+            raise InputError(
+                "frozen_blocks: without init_from, random weights would stay; set it to 0, or give a start"
+            )
         if given.resume and self.trainer.is_global_zero:
             self.lock.acquire(Path(given.resume))  # before the data is read, which may take minutes
         elif given.run and not given.resume:
