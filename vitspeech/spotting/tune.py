@@ -54,7 +54,7 @@ LASTING = {  # the decoder after a training: a word is sure for 0.16 s, which a 
 }
 # The decoder for words that were only synthesized: it is unsure of what people say.
 UNSURE = {**LASTING, "token_probability": 0.3, "shortest_s": 0.12, "thresholds": 0.05}
-TELLING = 100  # words said, from which on those that are found tell which settings are good
+TELLING, SURE = 20, 100  # words said, from which on those that are found tell good settings, and a higher threshold
 # The step of the lowest threshold after a training, 0.1: below it, few hours say little (docs/history/spotting.md).
 LOWEST = int(numpy.flatnonzero(STEPS == -2.2)[0])
 LOWEST_UNSURE = int(numpy.flatnonzero(STEPS == -2.9)[0])  # 0.05
@@ -96,14 +96,14 @@ def choose(counts: Counts, wanted: Mapping[str, float]) -> Choice:
 
 def raised(counts: Counts, step: int, recalls: numpy.ndarray) -> int:
     """The step, raised up to one half while no more words are missed; with few words, to `LOWEST` if that finds any."""
-    if not is_telling(counts):
+    if words_said(counts) < SURE:
         return max(step, LOWEST) if recalls[LOWEST] else step
     return max(step, min(HALF, int(numpy.flatnonzero(recalls == recalls[step])[-1])))
 
 
-def is_telling(counts: Counts) -> bool:
-    """Whether enough words are said to choose by those that are found."""
-    return counts.said[:1].sum() >= TELLING
+def words_said(counts: Counts) -> int:
+    """The number of words that are said at one noise level."""
+    return int(counts.said[:1].sum())
 
 
 def at_step(counts: Counts, step: int, rates: numpy.ndarray, recalls: numpy.ndarray) -> Choice:
@@ -199,7 +199,7 @@ def tune(measurement: Measurement, wanted: Mapping[str, float]) -> Tuned:
             "false alarms can be counted"
         )
     best = attempt(measurement, replace(measurement.listener.settings, refractory_s=0.0), wanted)
-    for name, values in GRID.items() if is_telling(best.counts) else ():
+    for name, values in GRID.items() if words_said(best.counts) >= TELLING else ():
         for value in values:
             settings = replace(best.settings, **{name: value})
             if value != getattr(best.settings, name):
