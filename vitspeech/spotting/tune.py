@@ -356,12 +356,10 @@ def settle(folder: Path, model: Model, keywords: Path | None, speech: Sequence[P
     Returns:
         One or two lines: the threshold, what it misses and takes for a word, and the words without recordings.
     """
-    listener, lines, recorded, lowest = Listener(model), [], set(), LOWEST
-    words, settings = listener.words, replace(listener.settings, **LASTING)
-    if keywords is None:
-        settings, lowest = replace(settings, **UNSURE), LOWEST_UNSURE
-        save_settings(folder, settings, {"split": "synthesized"})
-    else:
+    listener, lines, recorded = Listener(model), [], set()
+    decoder, lowest = (UNSURE, LOWEST_UNSURE) if keywords is None else (LASTING, LOWEST)
+    words, settings = listener.words, replace(listener.settings, **decoder)
+    if keywords is not None:
         recorded = {item.label for item in word_recordings(keywords, words)["validation"]}.intersection(words)
     heard_speech = [root for root in speech if speech_split(list_speech(root), "validation")]
     if recorded or (keywords is None and heard_speech):
@@ -385,6 +383,8 @@ def settle(folder: Path, model: Model, keywords: Path | None, speech: Sequence[P
             line += f", with {alarm} in {alarms['hours']:.2f} h of speech; expect about "
             line += f"{number(choice.expected[SPEECH])} per hour (vitspeech tune sets another rate)"
         lines.append(line)
+    elif keywords is None:
+        save_settings(folder, settings, {"split": "synthesized"})
     if missing := [word for word in words if word not in recorded]:
         lines.append(
             f"no recordings of {some_names(missing)} in validation: how often people are missed is not known, and from "
