@@ -2,7 +2,9 @@
 
 from types import SimpleNamespace
 
+import numpy
 import pytest
+import soundfile
 import torch
 from torch.nn import functional as F
 
@@ -144,6 +146,22 @@ def test_a_frozen_front_end_still_masks_and_warps_what_training_hears(clips):
     assert not torch.equal(net.tokens(clips), net.tokens(clips)) and net.tokens.vocal_tract.training
     made.eval()
     assert torch.equal(net.tokens(clips), net.tokens(clips)) and not net.tokens.vocal_tract.training
+
+
+@pytest.mark.filterwarnings("ignore")  # of few recordings
+def test_nothing_is_frozen_if_every_word_has_enough_recordings(tmp_path):
+    for split, count in {"train": 3, "validation": 1, "test": 1}.items():
+        for word, recordings in {"go": count, "stop": count + 1}.items():
+            (tmp_path / split / word).mkdir(parents=True)
+            for number in range(recordings):
+                soundfile.write(tmp_path / split / word / f"{number}.wav", numpy.full(100, 0.1), 16_000)
+    data, net = Keywords(["go", "stop"], root=str(tmp_path), synthesized=1), network()
+    made = task(net, frozen_blocks=1).train()
+    for enough, frozen in ((4, True), (3, False), (4, True)):
+        made.enough = enough
+        made.bind_labels(data)
+        assert [net.tokens.training, net.encoder.blocks[0].training] == [not frozen] * 2
+        assert all(parameter.requires_grad for parameter in net.parameters()) == (not frozen)
 
 
 def test_more_frozen_blocks_than_there_are_are_refused():

@@ -42,7 +42,9 @@ class Spotting(Classification):
         rejection: Weight of the question whether there is a keyword; 1 is the plain cross-entropy. Other values need
             labels that end with `unknown` and `silence`.
         frozen_blocks: First blocks of the encoder that keep the weights which the training starts from, as does the
-            front end, whose masks and warps stay on; 0: everything is trained.
+            front end, whose masks and warps stay on: few recordings would make the network forget the voices of many
+            people. 0: everything is trained.
+        enough: Training recordings of every word of `Keywords`, from which on everything is trained after all.
         **classification: The other arguments of `Classification`: `label_smoothing`, `distillation` (teachers hear
             single clips), `warmup`, `decay`, `compile`.
     """
@@ -55,6 +57,7 @@ class Spotting(Classification):
         clips_per_row: int = 4,
         rejection: float = 1.0,
         frozen_blocks: int = 0,
+        enough: int = 30,
         **classification: Any,
     ) -> None:
         super().__init__(network, optimizer, **classification)
@@ -65,9 +68,16 @@ class Spotting(Classification):
         check_pooling(network)
         check_number("frozen_blocks", frozen_blocks, 0, len(getattr(network.encoder, "blocks", ())))
         self.clips_per_row, self.rejection, self.compiled_frames = clips_per_row, rejection, None
-        self.frozen = [network.tokens, *network.encoder.blocks[:frozen_blocks]] if frozen_blocks else []
-        for part in self.frozen:
-            part.requires_grad_(False)
+        check_number("enough", enough, 1)
+        self.enough = enough
+        self.kept = [network.tokens, *network.encoder.blocks[:frozen_blocks]] if frozen_blocks else []
+        self.freeze(self.kept)
+
+    def freeze(self, parts: list[nn.Module]) -> None:
+        """Freeze these of the parts that may be."""
+        self.frozen = parts
+        for part in self.kept:
+            part.requires_grad_(part not in parts)
 
     def train(self, mode: bool = True) -> Self:
         super().train(mode)
@@ -80,6 +90,9 @@ class Spotting(Classification):
 
     def bind_labels(self, data: lightning.LightningDataModule) -> None:
         super().bind_labels(data)
+        if isinstance(data, Keywords):
+            self.freeze([] if data.fewest_recordings >= self.enough else self.kept)
+            self.train(self.training)
         if self.rejection != 1 and self.labels[-len(NO_KEYWORDS) :] != NO_KEYWORDS:
             last = ", ".join(self.labels[-len(NO_KEYWORDS) :])
             raise InputError(f"rejection={self.rejection}: the last labels must be unknown and silence, not {last}")

@@ -175,6 +175,12 @@ class Keywords(WaveformData):
         warn_of_words(splits, self.words)
         return splits
 
+    @property
+    def fewest_recordings(self) -> int:
+        """The training recordings of the keyword that has the fewest."""
+        recorded = Counter(item.label for item in self.files["train"])
+        return min(recorded[word] for word in self.words)
+
     @cached_property
     def recorded_noise(self) -> dict[str, Tensor]:
         """The noise recordings by name; none if there are none."""
