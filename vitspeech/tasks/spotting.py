@@ -71,13 +71,13 @@ class Spotting(Classification):
         check_number("enough", enough, 1)
         self.enough = enough
         self.kept = [network.tokens, *network.encoder.blocks[:frozen_blocks]] if frozen_blocks else []
-        self.freeze(self.kept)
+        self.freeze(True)
 
-    def freeze(self, parts: list[nn.Module]) -> None:
-        """Freeze these of the parts that may be."""
-        self.frozen = parts
+    def freeze(self, is_frozen: bool) -> None:
+        """Keep the front end and the first blocks as they are, or train them, too."""
+        self.frozen = self.kept if is_frozen else []
         for part in self.kept:
-            part.requires_grad_(part not in parts)
+            part.requires_grad_(not is_frozen)
 
     def train(self, mode: bool = True) -> Self:
         super().train(mode)
@@ -91,7 +91,7 @@ class Spotting(Classification):
     def bind_labels(self, data: lightning.LightningDataModule) -> None:
         super().bind_labels(data)
         if isinstance(data, Keywords):
-            self.freeze([] if data.fewest_recordings >= self.enough else self.kept)
+            self.freeze(min(data.recorded[word] for word in data.words) < self.enough)
             self.train(self.training)
         if self.rejection != 1 and self.labels[-len(NO_KEYWORDS) :] != NO_KEYWORDS:
             last = ", ".join(self.labels[-len(NO_KEYWORDS) :])

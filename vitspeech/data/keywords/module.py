@@ -176,10 +176,9 @@ class Keywords(WaveformData):
         return splits
 
     @property
-    def fewest_recordings(self) -> int:
-        """The training recordings of the keyword that has the fewest."""
-        recorded = Counter(item.label for item in self.files["train"])
-        return min(recorded[word] for word in self.words)
+    def recorded(self) -> Counter[str]:
+        """The number of training recordings of each keyword."""
+        return Counter(item.label for item in self.keyword_files("train"))
 
     @cached_property
     def recorded_noise(self) -> dict[str, Tensor]:
@@ -234,8 +233,7 @@ class Keywords(WaveformData):
 
     def repeats(self) -> dict[str, int]:
         """How often an epoch has each recording of each keyword: until they are as many as its synthesized clips."""
-        recorded = Counter(item.label for item in self.keyword_files("train"))
-        return {word: max(self.synthesized // count, 1) for word, count in recorded.items()}
+        return {word: max(self.synthesized // count, 1) for word, count in self.recorded.items()}
 
     def read(self, split: str) -> Dataset:
         noises = self.recorded_noise or {"pink": pink_noise(self.samples)}
