@@ -127,6 +127,18 @@ def test_of_few_alarms_the_tail_falls_by_e_with_each_unit_of_the_logit():
     assert choose_after_training(counts, 0.5).thresholds["word0"] == pytest.approx(sigmoid(expected))
 
 
+@pytest.mark.parametrize(("probable", "is_half"), [([0.4], True), ([0.4, 0.2], False)])
+def test_after_a_training_a_threshold_above_one_half_takes_more_than_one_alarm(probable, is_half):
+    counts = drawn(0)
+    alarms = numpy.flatnonzero(counts.condition == 0)
+    counts.logit[alarms] = -50.0
+    counts.logit[alarms[:20]] = numpy.linspace(-0.1, -4.0, 20)  # the fitted tail reaches the rate above one half
+    counts.logit[alarms[: len(probable)]] = probable
+    counts.said = counts.said // 20  # too few to tell
+    threshold = choose_after_training(counts, 0.5).thresholds["word0"]
+    assert threshold == 0.5 if is_half else threshold > 0.5
+
+
 def test_one_alarm_far_above_the_others_does_not_decide_the_threshold_after_a_training():
     counts = drawn(0, at_half=2.0)
     alarms = numpy.flatnonzero(counts.condition == 0)

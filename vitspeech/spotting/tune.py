@@ -45,11 +45,11 @@ GRID = {
 LEAST_RATE = 1e-6  # false alarms per hour that may be wanted
 REFRACTORY_S = 0.3  # at least, unless it costs a word: the ends of two words are rarely closer
 RATE, LOOK_CLIPS, LOOK_HOURS = 0.5, 200, 1.1  # false alarms per hour, words and hours of speech after a training
-LASTING = {  # the decoder after a training: a word is sure for 0.16 s, which a sound seldom is, and decided early
+LASTING = {  # the decoder after a training: a word is sure for 0.2 s, as sounds seldom are, and then over for 0.2 s
     "token_probability": 0.9,
     "smoothing_s": 0.04,
-    "shortest_s": 0.16,
-    "pause_s": 0.04,
+    "shortest_s": 0.2,
+    "pause_s": 0.2,
     "refractory_s": 0.7,  # parts of a word are not reported one after another
 }
 # The decoder for words that were only synthesized: it is unsure of what people say.
@@ -338,13 +338,15 @@ def save_settings(model: str | Path, settings: SpottingSettings, choice: dict[st
 def choose_after_training(counts: Counts, rate: float, lowest: int = LOWEST) -> Choice:
     """The lowest threshold at which this rate of false alarms is expected in speech, from the step `lowest` on.
 
-    An hour has few alarms, so the fitted tail alone counts: a single alarm far above the others does not decide. If
-    enough words are said to tell, the threshold is raised, to one half at most, as long as no more of them are missed.
+    An hour has few alarms, so the fitted tail alone counts: a single alarm far above the others does not decide. The
+    threshold is above one half only if more than one alarm is as probable as that. If enough words are said to tell,
+    it is raised, to one half at most, as long as no more of them are missed.
     """
     rates, recalls = alarm_rates(counts, smooth=True), word_recalls(counts).mean(0)
     fits = numpy.flatnonzero(rates[0] <= rate)
     step = raised(counts, max(int(fits[0]), lowest), recalls) if len(fits) else len(STEPS) - 1
-    return at_step(counts, step, rates, recalls)
+    half = at_step(counts, HALF, rates, recalls)
+    return half if step > HALF and half.point.alarms[0].sum() <= 1 else at_step(counts, step, rates, recalls)
 
 
 def settle(folder: Path, model: Model, keywords: Path | None, speech: Sequence[Path]) -> list[str]:
