@@ -4,10 +4,10 @@ pip install pyroomacoustics
 python docs/results/rooms.py RECORDINGS FOLDER    # RECORDINGS has a folder for each word
 vitspeech spot runs/mine --keywords FOLDER/2.0m --split all
 
-FOLDER gets the same folders under `0.5m`, `1.0m`, `2.0m` and `4.0m`, the distance between speaker and microphone. Every
-recording has a room of its own, the same at all distances: 4 to 7 by 3.5 to 6 by 2.4 to 3 m, with a reverberation time
-of 0.2 to 0.6 s, by the image method (Allen and Berkley 1979, doi:10.1121/1.382599). The room and the places are drawn
-from the recording's name. Levels are kept, since `spot` adds noise by the level of the word.
+FOLDER gets the same folders under `0.5m`, `1.0m`, `2.0m` and `4.0m`, the distance between speaker and microphone. The
+room of a recording is drawn from its file name, and the same at all distances: 4 to 7 by 3.5 to 6 by 2.4 to 3 m, with a
+reverberation time of 0.2 to 0.6 s, by the image method (Allen and Berkley 1979, doi:10.1121/1.382599). Levels are kept:
+`spot` gives all words the same. None of the recordings may have been in training.
 """
 
 import argparse

@@ -128,7 +128,7 @@ def test_of_few_alarms_the_tail_falls_by_e_with_each_unit_of_the_logit():
 
 
 @pytest.mark.parametrize(("probable", "is_half"), [([0.4], True), ([0.4, 0.2], False)])
-def test_after_a_training_a_threshold_above_one_half_takes_more_than_one_alarm(probable, is_half):
+def test_after_a_training_a_threshold_above_one_half_needs_more_than_one_alarm(probable, is_half):
     counts = drawn(0)
     alarms = numpy.flatnonzero(counts.condition == 0)
     counts.logit[alarms] = -50.0

@@ -45,7 +45,7 @@ GRID = {
 LEAST_RATE = 1e-6  # false alarms per hour that may be wanted
 REFRACTORY_S = 0.3  # at least, unless it costs a word: the ends of two words are rarely closer
 RATE, LOOK_CLIPS, LOOK_HOURS = 0.5, 200, 1.1  # false alarms per hour, words and hours of speech after a training
-LASTING = {  # the decoder after a training: a word is sure for 0.2 s, as sounds seldom are, and then over for 0.2 s
+LASTING = {  # the decoder after a training: a word is sure for 0.2 s, which few sounds are, and over after a pause
     "token_probability": 0.9,
     "smoothing_s": 0.04,
     "shortest_s": 0.2,
@@ -338,9 +338,9 @@ def save_settings(model: str | Path, settings: SpottingSettings, choice: dict[st
 def choose_after_training(counts: Counts, rate: float, lowest: int = LOWEST) -> Choice:
     """The lowest threshold at which this rate of false alarms is expected in speech, from the step `lowest` on.
 
-    An hour has few alarms, so the fitted tail alone counts: a single alarm far above the others does not decide. The
-    threshold is above one half only if more than one alarm is as probable as that. If enough words are said to tell,
-    it is raised, to one half at most, as long as no more of them are missed.
+    An hour has few alarms, so the fitted tail alone counts: a single alarm far above the others does not decide. A
+    threshold above one half needs at least two alarms that probable; otherwise it is one half. If enough words are said
+    to tell, a threshold below one half is raised, up to one half, as long as no more of them are missed.
     """
     rates, recalls = alarm_rates(counts, smooth=True), word_recalls(counts).mean(0)
     fits = numpy.flatnonzero(rates[0] <= rate)
