@@ -297,10 +297,11 @@ def test_after_training_the_card_gets_a_threshold_for_the_speech_of_validation(t
     assert f"{rates[1]['alarms']} false alarms in {rates[1]['hours']:.2f} h" in line
     assert "no recordings of go" in missing
     assert "alarms" not in settle(model, spotter(), words, [])[0]
-    before = read_json(model / "card.json")["spotting"]
     monkeypatch.setattr("vitspeech.spotting.tune.word_recordings", lambda *_: {"validation": []})
-    settle(model, spotter(), words, [speech])  # people were recorded, none of them for validation
-    assert read_json(model / "card.json")["spotting"] == before
+    line, missing = settle(model, spotter(), words, [speech])  # people were recorded, none of them for validation
+    spotting = read_json(model / "card.json")["spotting"]
+    assert f"threshold {spotting['thresholds']['go']:.2g}, with " in line and "misses" not in line
+    assert spotting["token_probability"] == LASTING["token_probability"] and "no recordings of go, stop" in missing
     assert len(settle(model, spotter(), None, [])) == 1  # nothing to count in
     assert read_json(model / "card.json")["spotting"]["thresholds"] == 0.05  # nobody was recorded: it is never sure
 

@@ -364,7 +364,7 @@ def settle(folder: Path, model: Model, keywords: Path | None, speech: Sequence[P
     if keywords is not None:
         recorded = {item.label for item in word_recordings(keywords, words)["validation"]}.intersection(words)
     heard_speech = [root for root in speech if speech_split(list_speech(root), "validation")]
-    if recorded or (keywords is None and heard_speech):
+    if recorded or heard_speech:
         makers = word_streams(keywords, words, "validation", LOOK_CLIPS, 0, with_others=False)[0] if recorded else []
         makers += [make for root in heard_speech for make in speech_streams(root, "validation", LOOK_HOURS, 0)]
         heard = listener.hear(makers, "choosing the threshold")
