@@ -14,7 +14,7 @@ LABELS = {
     "cnn-cifar10": {"cat": 0.8499, "bird": 0.0221, "deer": 0.0208},
     "hybrid-cifar10": {"cat": 0.8144, "dog": 0.0221, "horse": 0.0216},
     "vit-cifar10": {"cat": 0.8193, "automobile": 0.0245, "frog": 0.0207},
-    "keywords-12": {"go": 0.9874, "unknown": 0.0123, "down": 0.0001},
+    "keywords-12": {"go": 0.9887, "unknown": 0.0103, "down": 0.0008},
     "speech-commands": {"go": 0.9074, "unknown": 0.0215, "down": 0.0105},
     "speech-commands-causal": {"go": 0.8716, "unknown": 0.0369, "down": 0.0134},
     "speech-commands-cnn": {"go": 0.8843, "unknown": 0.0355, "zero": 0.0116},
