@@ -9,6 +9,7 @@ import pytest
 import torch
 from spotting_data import spotter, write_speech, write_words
 
+from vitspeech.data.clips.folder import word_recordings
 from vitspeech.decoding.keywords import Detection, SpottingSettings
 from vitspeech.errors import InputError
 from vitspeech.files import read_json
@@ -21,6 +22,7 @@ from vitspeech.spotting.tune import (
     LASTING,
     REFRACTORY_S,
     STEPS,
+    UNSURE,
     Tuned,
     alarm_rates,
     attempt,
@@ -297,11 +299,14 @@ def test_after_training_the_card_gets_a_threshold_for_the_speech_of_validation(t
     assert f"{rates[1]['alarms']} false alarms in {rates[1]['hours']:.2f} h" in line
     assert "no recordings of go" in missing
     assert "alarms" not in settle(model, spotter(), words, [])[0]
-    monkeypatch.setattr("vitspeech.spotting.tune.word_recordings", lambda *_: {"validation": []})
-    line, missing = settle(model, spotter(), words, [speech])  # people were recorded, none of them for validation
-    spotting = read_json(model / "card.json")["spotting"]
-    assert f"threshold {spotting['thresholds']['go']:.2g}, with " in line and "misses" not in line
-    assert spotting["token_probability"] == LASTING["token_probability"] and "no recordings of go, stop" in missing
+    items = word_recordings(words, ("go", "stop"))["validation"]
+    for train, decoder in ((items, LASTING), ([], UNSURE)):  # people were recorded, none for validation; and nobody
+        splits = {"train": train, "validation": []}
+        monkeypatch.setattr("vitspeech.spotting.tune.word_recordings", lambda *_, splits=splits: splits)
+        line, missing = settle(model, spotter(), words, [speech])
+        spotting = read_json(model / "card.json")["spotting"]
+        assert f"threshold {spotting['thresholds']['go']:.2g}, with " in line and "misses" not in line
+        assert spotting["token_probability"] == decoder["token_probability"] and "no recordings of go, stop" in missing
     assert len(settle(model, spotter(), None, [])) == 1  # nothing to count in
     assert read_json(model / "card.json")["spotting"]["thresholds"] == 0.05  # nobody was recorded: it is never sure
 

@@ -353,16 +353,17 @@ def settle(folder: Path, model: Model, keywords: Path | None, speech: Sequence[P
     """Choose the threshold of a model that was just trained for `RATE` false alarms per hour, on validation recordings.
 
     It takes a minute: few words, at most 1.1 hours of speech of each folder, and the settings `LASTING` of the decoder;
-    `UNSURE` if there are no recordings (`keywords=None`). The card gets the settings.
+    `UNSURE` if no split of `keywords` has a recording of a word. The card gets the settings.
 
     Returns:
         One or two lines: the threshold, what it misses and takes for a word, and the words without recordings.
     """
-    listener, lines, recorded = Listener(model), [], set()
-    decoder, lowest = (UNSURE, LOWEST_UNSURE) if keywords is None else (LASTING, LOWEST)
-    words, settings = listener.words, replace(listener.settings, **decoder)
-    if keywords is not None:
-        recorded = {item.label for item in word_recordings(keywords, words)["validation"]}.intersection(words)
+    listener, lines = Listener(model), []
+    words, splits = listener.words, {} if keywords is None else word_recordings(keywords, listener.words)
+    said = {split: {item.label for item in items}.intersection(words) for split, items in splits.items()}
+    recorded, is_said = said.get("validation", set()), any(said.values())
+    decoder, lowest = (LASTING, LOWEST) if is_said else (UNSURE, LOWEST_UNSURE)
+    settings = replace(listener.settings, **decoder)
     heard_speech = [root for root in speech if speech_split(list_speech(root), "validation")]
     if recorded or heard_speech:
         makers = word_streams(keywords, words, "validation", LOOK_CLIPS, 0, with_others=False)[0] if recorded else []
@@ -385,7 +386,7 @@ def settle(folder: Path, model: Model, keywords: Path | None, speech: Sequence[P
             line += f", with {alarm} in {alarms['hours']:.2f} h of speech; expect about "
             line += f"{number(choice.expected[SPEECH])} per hour (vitspeech tune sets another rate)"
         lines.append(line)
-    elif keywords is None:
+    elif not is_said:
         save_settings(folder, settings, {"split": "synthesized"})
     if missing := [word for word in words if word not in recorded]:
         lines.append(
