@@ -1,5 +1,6 @@
 """The scripts of docs/results that count errors: what they print, on tables and clips made by hand."""
 
+import math
 import runpy
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from vitspeech.data.audio.reading import read_clip
 from vitspeech.data.clips.speech_commands import FOLDER, URL
 from vitspeech.data.utterances.manifest import read_manifest
 from vitspeech.data.utterances.word_sequences import manifest_file
+from vitspeech.decoding.keywords import Detection, KeywordDecoder, SpottingSettings
+from vitspeech.spotting.listening import Candidate
 
 soundfile = pytest.importorskip("soundfile")
 CLIPS = ["down/one_nohash_0.wav", "down/one_nohash_1.wav", "go/two_nohash_0.wav", "go/three_nohash_0.wav"]
@@ -81,3 +84,22 @@ def test_every_kind_of_model_finds_the_words_of_integers_and_floats(name):
     samples = read_clip(ROOT / "vitspeech/samples/left-right-go.wav", 16_000)
     assert samples.dtype == torch.int16
     assert words(samples) == words(samples / 32768) == ["left", "right", "go"]
+
+
+@pytest.mark.parametrize(("end_s", "ends"), [(0.95, []), (1.45, [20]), (1.65, [20, 21, 22]), (2.75, [27, 28, 29, 30])])
+def test_a_second_model_gives_its_opinion_of_clips_that_end_near_a_candidate(end_s, ends):
+    script = runpy.run_path(str(ROOT / "docs/results/second_opinion.py"))
+    decoder = KeywordDecoder(
+        ["lamp", "unknown"], SpottingSettings(), hop_s=0.1, first_s=0.0, latency_s=0.1, clip_tokens=20
+    )
+    logits = torch.zeros(30, 2)
+    logits[:, 0] = torch.linspace(-2, 2, 30) ** 3
+    candidate = Candidate(Detection("lamp", end_s - 0.5, end_s, 0.7, end_s + 0.3), 0, 0, "alarm", -1)
+    found = script["opinion"](candidate, logits, decoder)
+    # The log-odds of two classes, one of which has logits of 0, are the mean of the other's.
+    means = [float(logits[end - 20 : end, 0].mean()) for end in ends]
+    assert found == pytest.approx(max(means, default=0.0), abs=1e-6)
+    (kept,) = script["with_opinions"]([candidate], [found], 0.0)
+    (moved,) = script["with_opinions"]([candidate], [found], 1.0)
+    assert kept.detection.probability == pytest.approx(0.7)
+    assert moved.detection.probability == pytest.approx(0.7 * math.exp(found) / (0.7 * math.exp(found) + 0.3))
