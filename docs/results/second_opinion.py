@@ -24,6 +24,7 @@ from vitspeech.spotting.counts import Counts, OperatingPoint, logit
 from vitspeech.spotting.listening import Candidate
 from vitspeech.spotting.measure import Measurement, Plan, curve, measure, percent
 from vitspeech.spotting.streams import SPEECH
+from vitspeech.spotting.tune import probability
 
 WEIGHTS = (0.0, 0.25, 0.5, 1.0, 2.0)
 LIMITS = (1, 3, 10)  # false alarms per hour of speech
@@ -51,7 +52,7 @@ def with_opinions(candidates: list[Candidate], opinions: list[float], weight: fl
     """The candidates, with probabilities from both models."""
     for one, second in zip(candidates, opinions, strict=True):
         total = log_odds(one.detection.probability) + weight * second
-        yield replace(one, detection=replace(one.detection, probability=1 / (1 + numpy.exp(-total))))
+        yield replace(one, detection=replace(one.detection, probability=probability(total)))
 
 
 def points(first: Measurement, second: Measurement) -> Iterator[tuple[float, int, Counts, OperatingPoint]]:
